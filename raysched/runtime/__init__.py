@@ -1,0 +1,1 @@
+"""The shell around the core: the loop, its ports, and their Ray implementations."""
