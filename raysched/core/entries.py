@@ -94,7 +94,8 @@ class Reconciled(Entry, frozen=True):
 
 class Claimed(Entry, frozen=True):
     """The charge made when a job is admitted, before its placement group exists. `draws` is what it takes from the
-    reservation `reservation`."""
+    reservation `reservation`. `continues`: the next attempt of an admitted job, posted right after the
+    release of the last one with the same amounts; quota that was cut meanwhile does not stop it (semantics 2.8)."""
 
     job: JobId
     attempt: int
@@ -109,6 +110,7 @@ class Claimed(Entry, frozen=True):
     record: AdmissionRecord
     reservation: ReservationId | None = None
     draws: Amounts = field(default_factory=dict)
+    continues: bool = False
 
 
 class Committed(Entry, frozen=True):

@@ -187,6 +187,12 @@ class AgentsSilenced(Event, frozen=True):
     silenced: bool
 
 
+class Restarted(Event, frozen=True):
+    """The scheduler started again with this epoch: every open health timer starts again too."""
+
+    epoch: int
+
+
 class NodeCordoned(Event, frozen=True):
     node: NodeId
     by: UserId
@@ -361,6 +367,7 @@ AnyEvent = (
     | NodeReset
     | UseDisagrees
     | AgentsSilenced
+    | Restarted
     | NodeCordoned
     | NodeUncordoned
     | NodeRepooled

@@ -1,7 +1,7 @@
 """The values everything else speaks of: jobs and their bundles, nodes, pools, shares, limits, reservations, overrides.
 
-Frozen values describe what somebody asked for or set; the two mutable ones, `Job` and `Node`, are entries of the
-state and are changed by `state.apply` alone. Times are milliseconds since the epoch. Amounts are integers (units.py)."""
+Frozen values describe what somebody asked for or set. What is going on (`Job`, `Node`) is in state.py. Times are
+milliseconds since the epoch; amounts are integers (units.py)."""
 
 from typing import Final, Literal, NewType
 
@@ -174,7 +174,6 @@ class Pool(Struct, frozen=True, omit_defaults=True):
     region: str = "default"
     match: dict[str, str] = field(default_factory=dict)
     role: Literal["normal", "standby"] = "normal"
-    topology: tuple[str, ...] = ("nvlink_domain", "rack")
     limits: "Limits | None" = None
 
 
@@ -207,8 +206,9 @@ class Limits(Struct, frozen=True, omit_defaults=True):
 
 
 class BorrowLimit(Struct, frozen=True, omit_defaults=True):
-    """How much a share may borrow: unlimited, a percentage of its nominal over all pools, or amounts per kind
-    (a kind not listed: nothing)."""
+    """How much a share may borrow: unlimited, a percentage of its nominal over all pools, or amounts per kind.
+    It bounds the sum borrowed over all pools; a kind that the share owns nowhere, or that `amounts` does not list, is
+    bounded by the lenders alone."""
 
     percent: int | None = None
     amounts: Amounts | None = None

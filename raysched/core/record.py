@@ -76,8 +76,9 @@ class CapacityRow(Struct, frozen=True, array_like=True):
 
 class AdmissionRecord(Struct, frozen=True, omit_defaults=True):
     """One decision on one request. `bundles_fit` of `bundles_asked` could be placed on the usable nodes with
-    reservations left whole; `bundles_fit_unreserved` if reservations did not exist. The headline fields
-    (`scope` … `request_quantity`) repeat the row that binds, for people and for SQL."""
+    reservations left whole; `bundles_fit_unreserved` if reservations did not exist. `refused`: the findings that
+    refused a submission (then it is REJECTED). The headline fields (`scope` … `request_quantity`) repeat the row that
+    binds, for people and for SQL."""
 
     job: JobId
     attempt: int
@@ -107,3 +108,4 @@ class AdmissionRecord(Struct, frozen=True, omit_defaults=True):
     reason: Reason | None = None
     reservation: ReservationId | None = None
     override_authority: str | None = None
+    refused: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ def model_kind(model: str) -> Kind:
 
 def is_milli(kind: Kind) -> bool:
     """Whether amounts of `kind` are thousandths (GPUs and cores) rather than bytes or whole things."""
-    return kind == CPU or kind == GPU or kind.startswith(MODEL_PREFIX)
+    return kind in (CPU, GPU) or kind.startswith(MODEL_PREFIX)
 
 
 def add_into(total: Amounts, more: Mapping[Kind, int], times: int = 1) -> None:

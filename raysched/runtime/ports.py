@@ -9,16 +9,13 @@ from raysched.core.decisions import CreateGang, Decision
 from raysched.core.entries import AnyEntry
 from raysched.core.events import AnyEvent
 from raysched.core.model import JobId
+from raysched.store.errors import StoreFailed as StoreFailed
 
 
 class Clock(Protocol):
     def now_ms(self) -> int:
         """Milliseconds since the epoch, never falling, whatever the wall clock does."""
         ...
-
-
-class StoreFailed(Exception):
-    """The store could not make something durable (disk full, database away). Nothing of the batch was kept."""
 
 
 class Journal(Protocol):

@@ -1,0 +1,69 @@
+"""A plan in the making: claims and releases tried on the real state and books, with mark and rollback.
+
+A draft borrows the state and the ledger between two events and leaves both as they were: `rollback(0)` at the end of
+every plan. So a plan sees the effect of its own decisions without a copy of anything."""
+
+from collections.abc import Callable
+
+from raysched.core.ledger import Ledger
+from raysched.core.model import Bundle, JobId, Placement, ReservationId
+from raysched.core.quota import Ask
+from raysched.core.state import State
+from raysched.core.units import Amounts, add_into
+
+
+class Draft:
+    """Scratch capacity and usage over one state and one ledger."""
+
+    def __init__(self, state: State, ledger: Ledger) -> None:
+        self.state, self.ledger = state, ledger
+        self._log: list[Callable[[], None]] = []
+
+    def mark(self) -> int:
+        """A point to roll back to."""
+        return len(self._log)
+
+    def rollback(self, mark: int = 0) -> None:
+        """Undo everything since `mark`, last first."""
+        while len(self._log) > mark:
+            self._log.pop()()
+
+    def charge(self, ask: Ask) -> None:
+        """Charge a request that has been checked."""
+        self.ledger.quota.charge(ask, check=False)
+        self._log.append(lambda: self.ledger.quota.uncharge(ask))
+
+    def uncharge(self, ask: Ask) -> None:
+        """Take a charge back."""
+        self.ledger.quota.uncharge(ask)
+
+        def back() -> None:
+            self.ledger.quota.charge(ask, check=False)
+
+        self._log.append(back)
+
+    def hold(self, job: JobId, placement: Placement, bundles: tuple[Bundle, ...]) -> None:
+        """Take room on nodes."""
+        self.state.hold(job, placement, bundles)
+        self._log.append(lambda: self.state.unhold(job, placement, bundles))
+
+    def unhold(self, job: JobId, placement: Placement, bundles: tuple[Bundle, ...]) -> None:
+        """Give room on nodes back."""
+        self.state.unhold(job, placement, bundles)
+        self._log.append(lambda: self.state.hold(job, placement, bundles))
+
+    def draw(self, reservation: ReservationId, amounts: Amounts) -> None:
+        """Draw on a reservation."""
+        book = self.ledger.reservations[reservation]
+        add_into(book.drawn, amounts)
+        self._log.append(lambda: add_into(book.drawn, amounts, -1))
+
+    def release(self, job: JobId) -> None:
+        """Give back all that an active job holds."""
+        claim = self.ledger.claims.get(job)
+        if claim is not None:
+            self.uncharge(claim.ask())
+            if claim.reservation is not None:
+                self.draw(claim.reservation, {kind: -amount for kind, amount in claim.draws.items()})
+        found = self.state.jobs[job]
+        self.unhold(job, found.placement, found.bundles)

@@ -1,0 +1,26 @@
+"""`plan(state, ledger, now_ms) -> Plan`: the passes in order, least disruptive first.
+
+Pure: the state and the books are as they were when it returns. The same state, books and time give the same plan, byte
+for byte, whatever happened in between (law 10)."""
+
+from raysched.core.admit import admit
+from raysched.core.ledger import Ledger
+from raysched.core.making import Making, Plan
+from raysched.core.settle import settle
+from raysched.core.standby import heal
+from raysched.core.state import State
+
+__all__ = ["Plan", "plan"]
+
+
+def plan(state: State, ledger: Ledger, now_ms: int) -> Plan:
+    """What should be done now. `now_ms` may not lie before the last call's.
+
+    heal: health, resumed and swapped gangs. settle: attempts that began, ended, are out of time. admit: who starts."""
+    ledger.advance(now_ms)
+    making = Making(state, ledger, now_ms)
+    heal(making)
+    settle(making)
+    admit(making)
+    making.wake(ledger.next_edge_ms(now_ms))
+    return making.plan()

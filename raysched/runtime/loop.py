@@ -1,0 +1,185 @@
+"""The loop: drain, fold, plan, post, perform. It imports no Ray; the same loop runs live, under the simulator's clock
+and in tests.
+
+Order of a tick: what happened is journaled and folded; a plan is made; its entries are posted; its events are journaled
+and folded; its decisions are performed. A crash between any two steps is repaired by `recover`: the ledger and the
+journal are read, claims the journal had not seen are folded, and what Ray really has is compared."""
+
+from collections.abc import Iterable, Sequence
+
+from raysched.core import events as ev
+from raysched.core.decisions import Decision, RemoveGang, StartAttempt
+from raysched.core.entries import AnyEntry
+from raysched.core.ledger import Ledger
+from raysched.core.making import gang_of
+from raysched.core.plan import Plan, plan
+from raysched.core.state import State
+from raysched.core.transitions import apply, late
+from raysched.runtime.inbox import Inbox
+from raysched.runtime.ports import Answer, Clock, Cluster, Journal, Posted, Quota, Refused, StoreFailed
+
+ROUNDS = 16  # plans per tick: each sees the events of the one before; the rest waits for the next tick
+
+
+class Fenced(Exception):
+    """A newer scheduler exists: this one must stop at once."""
+
+
+class Loop:
+    """One scheduler. Not thread-safe: the caller serialises `tick`, `record` and `post`."""
+
+    def __init__(self, clock: Clock, journal: Journal, quota: Quota, cluster: Cluster) -> None:
+        self.clock, self.journal, self.quota, self.cluster = clock, journal, quota, cluster
+        self.state, self.ledger = State(), Ledger()
+        self.inbox = Inbox(self.ledger.settings)
+        self.epoch = 0
+        self.ticks = 0
+        self.store_error: str | None = None
+        self.last: Plan | None = None
+        self._plans = 0
+        self._owed: tuple[tuple[ev.AnyEvent, ...], tuple[Decision, ...]] | None = None
+
+    # ── start ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def recover(self) -> None:
+        """Rebuild state and books from the store and take the cluster up again. Raises StoreFailed."""
+        self.epoch = self.quota.open_epoch()
+        for change in self.quota.read(0):
+            self.ledger.fold(change.entry)
+        for _, event in self.journal.read():
+            apply(self.state, event)
+        now_ms = self.clock.now_ms()
+        self.inbox = Inbox(self.ledger.settings)
+        self.inbox.restart(self.state, now_ms)
+        unseen = self._unseen_claims(now_ms)
+        self.record([ev.Restarted(at_ms=now_ms, epoch=self.epoch), *unseen])
+        self._reconcile()
+
+    def _unseen_claims(self, now_ms: int) -> list[ev.AnyEvent]:
+        """Claims that were posted just before a crash, and not journaled."""
+        found: list[ev.AnyEvent] = []
+        for job_id, claim in sorted(self.ledger.claims.items()):
+            job = self.state.jobs.get(job_id)
+            if job is not None and job.attempt == claim.attempt - 1:
+                found.append(
+                    ev.Admitted(
+                        at_ms=now_ms,
+                        job=job_id,
+                        attempt=claim.attempt,
+                        pool=claim.pool,
+                        model=claim.model,
+                        placement=claim.placement,
+                    )
+                )
+        return found
+
+    def _reconcile(self) -> None:
+        """Take up what exists, make again what was ordered and is not there, remove what nobody holds."""
+        state = self.state
+        mine = {(job, state.jobs[job].attempt) for job in sorted(state.active)}
+        there = self.cluster.observe()
+        strangers = [RemoveGang(g.job, g.attempt) for g in there if (g.job, g.attempt) not in mine]
+        orders: list[Decision] = list(strangers)
+        adopted = []
+        for job_id in sorted(state.active):
+            job = state.jobs[job_id]
+            gang = gang_of(state, job, job.attempt, job.placement)
+            if job.gang == "creating" or (job.gang == "ready" and job.ended is None):
+                adopted.append(gang)
+                if job.gang == "creating":
+                    orders.append(gang)
+                elif job.started:
+                    orders.append(StartAttempt(job_id, job.attempt))
+            elif job.gang == "removing":
+                orders.append(RemoveGang(job_id, job.attempt))
+            state.unsettled.add(job_id)
+        self.cluster.adopt(adopted)
+        self.cluster.perform(orders)
+
+    # ── one tick ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def tick(self) -> int | None:
+        """Fold what happened, plan until nothing more follows, and do it. Returns when to be called again at the
+        latest; None = when something happens. Raises Fenced. A store that fails stops the tick; nothing is lost."""
+        now_ms = self.clock.now_ms()
+        self.ticks += 1
+        try:
+            self._pay()
+            self._take(now_ms)
+            wake_ms = self._plan(now_ms)
+            self.store_error = None
+        except StoreFailed as failed:
+            self.store_error = str(failed)
+            return now_ms + 1_000
+        due = self.inbox.next_due_ms()
+        return min((at for at in (wake_ms, due) if at is not None), default=None)
+
+    def _take(self, now_ms: int) -> None:
+        events = [*self.cluster.poll(), *self.inbox.drain(self.state, now_ms)]
+        events = [event for event in events if not self._is_late(event)]
+        if not events:
+            return
+        try:
+            self.record(events)
+        except StoreFailed:
+            self.inbox.add(events)
+            raise
+
+    def _is_late(self, event: ev.AnyEvent) -> bool:
+        """News of an attempt that is over is dropped before it costs a line of the journal."""
+        news = ev.GangReady | ev.GangFailed | ev.AttemptStarted | ev.AttemptEnded | ev.GangRemoved
+        return isinstance(event, news) and late(self.state, event.job, event.attempt)
+
+    def _plan(self, now_ms: int) -> int | None:
+        wake_ms: int | None = None
+        for _ in range(ROUNDS):
+            made = plan(self.state, self.ledger, now_ms)
+            self.last, wake_ms = made, made.wake_ms
+            if not self.post(made.entries):
+                continue
+            # Whatever still has to follow for these jobs is in the plan's events, which name them again.
+            self.state.unsettled.clear()
+            if not made.decides:
+                return wake_ms
+            tick = ev.TickStarted(at_ms=now_ms, ledger_version=made.ledger_version)
+            self._owed = ((tick, *made.events), made.decisions)
+            self._pay()
+        return now_ms
+
+    def _pay(self) -> None:
+        """Journal, fold and perform what was posted; kept until the journal took it."""
+        if self._owed is None:
+            return
+        events, decisions = self._owed
+        self.record(events)
+        self._owed = None
+        self.cluster.perform(decisions)
+
+    # ── doors for commands ────────────────────────────────────────────────────────────────────────────────────────
+
+    def record(self, events: Sequence[ev.AnyEvent]) -> None:
+        """Journal events, then fold them. Raises StoreFailed; then nothing happened."""
+        self.journal.append(events)
+        for event in events:
+            apply(self.state, event)
+
+    def post(self, entries: Iterable[AnyEntry]) -> bool:
+        """Post entries and fold every change since; False when they did not hold on the present books.
+
+        Raises StoreFailed when the ledger cannot be written, Fenced when a newer scheduler exists."""
+        answer = self.ask(tuple(entries))
+        return isinstance(answer, Posted)
+
+    def ask(self, entries: tuple[AnyEntry, ...]) -> Answer:
+        """Like `post`, with the whole answer."""
+        self._plans += 1
+        answer = self.quota.post(entries, self.ledger.version, self.epoch, f"{self.epoch}-{self._plans}")
+        if isinstance(answer, Refused):
+            if answer.code == "FENCED":
+                raise Fenced(answer.reason)
+            raise StoreFailed(answer.reason)
+        for change in answer.changes:
+            self.ledger.fold(change.entry)
+        if self.inbox.settings is not self.ledger.settings:
+            self.inbox.settings = self.ledger.settings
+        return answer

@@ -1,0 +1,566 @@
+"""Everything one can ask of a running scheduler, as methods over one loop. No Ray here: the scheduler actor exposes
+these names, the simulator and the tests call them directly.
+
+Every method takes and returns plain values; an expected failure returns `{"error": {...}}` (problem.py). A command is
+durable before it is answered. Safe to call from any thread: one lock serialises commands and ticks."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from raysched.config import ClusterConfig, bundles_from_keys, entries
+from raysched.core import entries as e
+from raysched.core import events as ev
+from raysched.core.admission import assess
+from raysched.core.check import check
+from raysched.core.diagnosis import Finding, as_job, diagnose, linked, refusal
+from raysched.core.draft import Draft
+from raysched.core.ledger import Ledger
+from raysched.core.model import ACTIVE, FINAL, LOWEST_PRIORITY, JobId, JobSpec, ShareId, UserId
+from raysched.core.plan import plan
+from raysched.core.queue import options
+from raysched.core.record import AdmissionRecord
+from raysched.core.resize import Resize, resize
+from raysched.core.state import Job, State
+from raysched.core.units import GPU
+from raysched.runtime import views
+from raysched.runtime.admin import Change, Desk
+from raysched.runtime.inbox import Report
+from raysched.runtime.loop import Loop
+from raysched.runtime.ports import Stale
+from raysched.runtime.problem import Refusal, answers
+
+View = dict[str, Any]
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
+SYSTEM = UserId("raysched")
+
+
+class Service:
+    """One scheduler's doors. `wake` is called after every command, so that a tick follows."""
+
+    def __init__(self, loop: Loop, context: ClusterConfig | None = None, origin_ms: int = 0) -> None:
+        self.loop = loop
+        self.context = context if context is not None else ClusterConfig()
+        self.origin_ms = origin_ms
+        self.lock = threading.RLock()
+        self.wake: Callable[[], None] = lambda: None
+        self.started = time.monotonic()
+        self.tick_ms = 0.0
+
+    @property
+    def state(self) -> State:
+        return self.loop.state
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.loop.ledger
+
+    def _now(self) -> int:
+        return self.loop.clock.now_ms()
+
+    def _desk(self) -> Desk:
+        return Desk(self.state, self.ledger, self.context, self.origin_ms)
+
+    def fill(self, config: ClusterConfig) -> bool:
+        """On first start the configuration fills the books; later the books win. Returns whether it filled them.
+
+        Raises Refusal with what is wrong, StoreFailed."""
+        self.context = config
+        if self.ledger.shares or self.ledger.pools:
+            return False
+        answer = self.loop.ask(tuple(entries(config, self._now(), SYSTEM)))
+        if isinstance(answer, Stale):
+            raise Refusal("BAD_CONFIG", 422, "; ".join(why for _, why in answer.failing))
+        return True
+
+    def tick(self) -> int | None:
+        """One tick of the loop; see Loop.tick."""
+        with self.lock:
+            begun = time.perf_counter()
+            due = self.loop.tick()
+            self.tick_ms = (time.perf_counter() - begun) * 1_000
+            return due
+
+    def report(self, reports: Iterable[Report]) -> None:
+        """Reports of node agents."""
+        self.loop.inbox.report(reports)
+        self.wake()
+
+    # ── jobs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @answers
+    def submit(self, spec: View, by: str) -> View:
+        """Queue one job, or refuse it with every blocking finding named."""
+        found = self.submit_many([spec], by)
+        assert isinstance(found, list)
+        return dict(found[0])
+
+    @answers
+    def submit_many(self, specs: list[View], by: str) -> list[View]:
+        """Queue several jobs with one commit; each is answered for itself."""
+        with self.lock:
+            events: list[ev.AnyEvent] = []
+            records: list[e.AnyEntry] = []
+            results: list[View] = []
+            taken: set[JobId] = set()
+            for number, spec in enumerate(specs):
+                try:
+                    job = self._named(spec, by, taken, number)
+                    results.append(self._judged(job, events, records))
+                    taken.add(job.job)
+                except Refusal as refusal:
+                    results.append(refusal.to_dict())
+                except msgspec.ValidationError as error:
+                    results.append(Refusal("BAD_SPEC", 422, str(error)).to_dict())
+            if records:
+                self.loop.ask(tuple(records))
+            if events:
+                self.loop.record(events)
+        self.wake()
+        return results
+
+    def _named(self, spec: View, by: str, taken: set[JobId], number: int) -> JobSpec:
+        raw = dict(spec)
+        raw.setdefault("user", by)
+        if not raw.get("job"):
+            count = self.state.user_numbers.get(UserId(str(raw["user"])), 0) + number + 1
+            while JobId(f"{raw['user']}-{count}") in self.state.jobs or f"{raw['user']}-{count}" in taken:
+                count += 1
+            raw["job"] = f"{raw['user']}-{count}"
+        job = msgspec.convert(raw, JobSpec)
+        if not NAME.match(job.job):
+            raise Refusal("BAD_SPEC", 422, f"job name {job.job!r}: want letters, digits, '.', '_', '-', at most 63")
+        if job.job in self.state.jobs or job.job in taken:
+            raise Refusal("JOB_EXISTS", 409, f"job {job.job} exists already")
+        _check_spec(job)
+        return job if job.submitted_by is not None else structs.replace(job, submitted_by=UserId(by))
+
+    def _judged(self, spec: JobSpec, events: list[ev.AnyEvent], records: list[e.AnyEntry]) -> View:
+        now_ms = self._now()
+        findings = diagnose(self.state, self.ledger, spec, now_ms)
+        why = refusal(findings, spec.confirm)
+        if why is None:
+            share = self.ledger.shares[spec.share]
+            job = as_job(self.state, self.ledger, spec, now_ms)
+            events.append(ev.JobSubmitted(at_ms=now_ms, spec=spec, priority=job.priority))
+            return {"job": spec.job, "state": "queued", "share": share.share, "priority": job.priority}
+        blocking = [finding for finding in findings if finding.severity == "block"]
+        events.append(ev.JobRefused(at_ms=now_ms, spec=spec, errors=tuple(f.kind for f in blocking)))
+        if spec.share in self.ledger.shares:
+            records.append(e.Recorded(at_ms=now_ms, record=self._rejected(spec, blocking, now_ms)))
+        status = 404 if blocking[0].kind == "UNKNOWN_SHARE" else 409 if "NEEDS_CONFIRM" in why else 422
+        return Refusal(blocking[0].kind, status, why, [views.plain(f) for f in blocking]).to_dict()
+
+    def _rejected(self, spec: JobSpec, blocking: list[Finding], now_ms: int) -> AdmissionRecord:
+        job = as_job(self.state, self.ledger, spec, now_ms)
+        choice = options(self.state, self.ledger, spec.share, job.class_key())
+        refused = tuple(finding.kind for finding in blocking)
+        if choice:
+            record = assess(Draft(self.state, self.ledger), job, choice[0], now_ms).record
+            return structs.replace(record, admission_state="REJECTED", reason=None, refused=refused)
+        asked = spec.amounts(None).get(GPU, 0)
+        return AdmissionRecord(
+            job=spec.job,
+            attempt=1,
+            user=spec.user,
+            share=spec.share,
+            pool=spec.pool,
+            model=spec.model,
+            scope=f"share {spec.share}",
+            kind=GPU,
+            quota_limit=0,
+            quota_used=0,
+            quota_remaining=0,
+            capacity_allocatable=None,
+            reserved_by_others=0,
+            request_quantity=asked,
+            reservation_lifecycle="none",
+            contention_state="NORMAL",
+            admission_state="REJECTED",
+            decided_at_ms=now_ms,
+            evidence="VALID",
+            evidence_ref="",
+            bundles_asked=sum(bundle.count for bundle in spec.bundles),
+            bundles_fit=0,
+            bundles_fit_unreserved=0,
+            refused=refused,
+        )
+
+    def _job(self, name: str) -> Job:
+        found = self.state.jobs.get(JobId(name))
+        if found is None:
+            raise Refusal("UNKNOWN_JOB", 404, f"job {name} does not exist")
+        return found
+
+    def _unfinished(self, name: str) -> Job:
+        job = self._job(name)
+        if job.state in FINAL:
+            raise Refusal("JOB_ENDED", 409, f"job {name} has ended: {job.state}")
+        return job
+
+    def _may(self, job: Job, by: str) -> None:
+        """Owners, who submitted it, admins of its share and cluster admins may change a job."""
+        admins = self.ledger.settings.admins
+        share = self.ledger.shares.get(job.share)
+        friends = {job.user, job.spec.submitted_by, *admins, *(share.admins if share is not None else ())}
+        if admins and by not in friends:
+            raise Refusal("FORBIDDEN", 403, f"{by} may not change job {job.job} of {job.user}")
+
+    @answers
+    def cancel(self, job: str, by: str) -> View:
+        """Cancel a job; one that has ended already stays as it is."""
+        with self.lock:
+            found = self._job(job)
+            self._may(found, by)
+            if found.state not in FINAL and found.cancel is None:
+                self.loop.record([ev.CancelRequested(at_ms=self._now(), job=found.job, by=UserId(by))])
+            view = views.job_view(self.state, self.ledger, found)
+        self.wake()
+        return view
+
+    @answers
+    def set_priority(self, job: str, priority: int, by: str) -> View:
+        """Change the priority of a queued or running job; 0 is the highest, 9 the lowest."""
+        if not 0 <= priority <= LOWEST_PRIORITY:
+            raise Refusal("BAD_REQUEST", 422, f"priority {priority}: want 0 (highest) to {LOWEST_PRIORITY}")
+        with self.lock:
+            found = self._unfinished(job)
+            self._may(found, by)
+            event = ev.PriorityChanged(at_ms=self._now(), job=found.job, priority=priority, by=UserId(by))
+            self.loop.record([event])
+            view = views.job_view(self.state, self.ledger, found)
+        self.wake()
+        return view
+
+    @answers
+    def set_cross_pool(self, job: str, value: bool, by: str) -> View:
+        """Allow or forbid a waiting job to run in pools that lend."""
+        with self.lock:
+            found = self._unfinished(job)
+            self._may(found, by)
+            event = ev.CrossPoolChanged(at_ms=self._now(), job=found.job, value=bool(value), by=UserId(by))
+            self.loop.record([event])
+            view = views.job_view(self.state, self.ledger, found)
+        self.wake()
+        return view
+
+    @answers
+    def move(self, job: str, share: str, by: str) -> View:
+        """Charge a job to another share; an active job's charge moves in one entry, nothing is stopped."""
+        with self.lock:
+            found = self._unfinished(job)
+            self._may(found, by)
+            target = self.ledger.shares.get(ShareId(share))
+            if target is None:
+                raise Refusal("UNKNOWN_SHARE", 404, f"UNKNOWN_SHARE: share {share} does not exist")
+            if target.stopped:
+                raise Refusal("SHARE_STOPPED", 409, f"SHARE_STOPPED: share {share} is stopped")
+            if found.spec.workload not in target.workloads:
+                what = f"share {share} takes {', '.join(target.workloads)}, not {found.spec.workload}"
+                raise Refusal("WORKLOAD_NOT_ALLOWED", 422, f"WORKLOAD_NOT_ALLOWED: {what}")
+            if not linked(target, found.spec.workspace):
+                what = f"share {share} is not linked to workspace {found.spec.workspace}"
+                raise Refusal("WORKSPACE_NOT_LINKED", 422, f"WORKSPACE_NOT_LINKED: {what}")
+            now_ms = self._now()
+            if found.state in ACTIVE and found.job in self.ledger.claims:
+                self._post([e.Moved(at_ms=now_ms, job=found.job, share=target.share, by=UserId(by))])
+            self.loop.record([ev.JobMoved(at_ms=now_ms, job=found.job, share=target.share, by=UserId(by))])
+            view = views.job_view(self.state, self.ledger, found)
+        self.wake()
+        return view
+
+    @answers
+    def resize(self, job: str, bundles: Any, by: str) -> View:
+        """Change a job's bundles; the owner's limits are checked, whoever asks (semantics 2.12)."""
+        wanted = bundles_from_keys(bundles)
+        with self.lock:
+            found = self._unfinished(job)
+            self._may(found, by)
+            made = resize(self.state, self.ledger, found, wanted, self._now(), UserId(by))
+            if not isinstance(made, Resize):
+                raise Refusal(made[0], 409, made[1])
+            if made.entries:
+                self._post(made.entries)
+            self.loop.record(made.events)
+            view = views.job_view(self.state, self.ledger, found)
+        self.wake()
+        return view
+
+    def _post(self, posted: list[e.AnyEntry]) -> None:
+        answer = self.loop.ask(tuple(posted))
+        if isinstance(answer, Stale):
+            raise Refusal("REFUSED", 409, "; ".join(why for _, why in answer.failing))
+
+    # ── administration ────────────────────────────────────────────────────────────────────────────────────────────
+
+    @answers
+    def admin(self, action: str, params: View, by: str, dry_run: bool = False) -> View:
+        """Carry out one administrative action, or with `dry_run` say what it would do."""
+        with self.lock:
+            now_ms = self._now()
+            change = self._desk().change(action, params, UserId(by), now_ms)
+            changed = {"subject": change.subject, "before": change.before, "after": change.after}
+            if dry_run:
+                return {"version": self.ledger.version, "changed": changed, "effects": self._effects(change, now_ms)}
+            if change.entries:
+                self._post(change.entries)
+            told = ev.AdminActed(
+                at_ms=now_ms,
+                by=UserId(by),
+                action=action,
+                subject=change.subject,
+                before=_json(change.before),
+                after=_json(change.after),
+                version=self.ledger.version,
+            )
+            self.loop.record([*change.events, told])
+            version = self.ledger.version
+        self.wake()
+        return {"version": version, "changed": changed}
+
+    def _effects(self, change: Change, now_ms: int) -> View:
+        """What a change of the books would do at once: who would start, who would wait, what would be over."""
+        before = plan(self.state, self.ledger, now_ms)
+        failing, undo = self.ledger.try_post(change.entries)
+        if failing:
+            raise Refusal("REFUSED", 409, "; ".join(why for _, why in failing))
+        try:
+            after = plan(self.state, self.ledger, now_ms)
+            over = self._over()
+        finally:
+            undo()
+        starts = {event.job for event in after.events if isinstance(event, ev.Admitted)}
+        started = {event.job for event in before.events if isinstance(event, ev.Admitted)}
+        return {"starts": sorted(starts - started), "queues": sorted(started - starts), "over": over}
+
+    def _over(self) -> list[View]:
+        """Shares charged beyond what they own and may borrow, and users beyond their limits; nobody is stopped."""
+        found: list[View] = []
+        for (share, pool), account in sorted(self.ledger.quota.accounts.items()):
+            for kind in account.nominal:
+                left = self.ledger.quota.available(share, pool, kind)
+                if left < 0 and account.used.get(kind, 0):
+                    jobs = sorted(c.job for c in self.ledger.claims.values() if (c.share, c.pool) == (share, pool))
+                    found.append({"scope": f"share {share}", "pool": pool, "kind": kind, "over": -left, "jobs": jobs})
+        for (place, user), used in sorted(self.ledger.quota.limits.used.items()):
+            for kind, top in (self.ledger.quota.limits.limit(place, user) or {}).items():
+                if used.get(kind, 0) > top:
+                    jobs = sorted(claim.job for claim in self.ledger.claims.values() if claim.user == user)
+                    scope = f"user {user} in {place[0]} {place[1]}"
+                    found.append({"scope": scope, "kind": kind, "over": used[kind] - top, "jobs": jobs})
+        return found
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @answers
+    def jobs(
+        self, share: str | None = None, user: str | None = None, state: str | None = None, limit: int = 1_000
+    ) -> list[View]:
+        """Jobs, newest first."""
+        with self.lock:
+            found: list[View] = []
+            for job in reversed(self.state.jobs.values()):
+                if len(found) >= limit:
+                    break
+                if share in (None, job.share) and user in (None, job.user) and state in (None, job.state):
+                    found.append(views.job_view(self.state, self.ledger, job))
+            return found
+
+    @answers
+    def job(self, job: str) -> View:
+        with self.lock:
+            return views.job_view(self.state, self.ledger, self._job(job))
+
+    def is_final(self, job: str) -> bool:
+        """Whether a job has ended, or never was."""
+        found = self.state.jobs.get(JobId(job))
+        return found is None or found.state in FINAL
+
+    @answers
+    def wait(self, job: str, timeout_s: float = 30.0) -> View:
+        """The job, once it has ended or the time is over."""
+        until = time.monotonic() + timeout_s
+        self._job(job)
+        while not self.is_final(job) and time.monotonic() < until:
+            time.sleep(0.02)
+        view: View = self.job(job)
+        return view
+
+    @answers
+    def explain(self, job: str) -> View:
+        """Why a job waits."""
+        with self.lock:
+            return views.explain_view(self.state, self.ledger, self._job(job), self._now())
+
+    @answers
+    def diagnose(self, spec: View, by: str = "") -> View:
+        """Findings on a request before it is submitted."""
+        raw = {"job": "diagnosed", **spec}
+        if by:
+            raw.setdefault("user", by)
+        job = msgspec.convert(raw, JobSpec)
+        _check_spec(job)
+        with self.lock:
+            return {"findings": [views.plain(f) for f in diagnose(self.state, self.ledger, job, self._now())]}
+
+    @answers
+    def shares(self, name: str | None = None, pool: str | None = None, workspace: str | None = None) -> list[View]:
+        with self.lock:
+            return views.shares_view(self.state, self.ledger, name, pool, workspace)
+
+    @answers
+    def limits(self, share: str) -> View:
+        """The limits of a share as they are written in the configuration."""
+        with self.lock:
+            found = self._desk().share({"name": share})
+            return {
+                "share": share,
+                "version": self.ledger.changed.get(f"share {share}", 0),
+                **views.limits(found.limits),
+            }
+
+    @answers
+    def usage(self) -> View:
+        with self.lock:
+            return views.usage_view(self.ledger)
+
+    @answers
+    def loans(self) -> list[View]:
+        with self.lock:
+            return views.loans_view(self.ledger)
+
+    @answers
+    def nodes(self) -> list[View]:
+        with self.lock:
+            nodes = sorted(self.state.nodes.items())
+            return [views.node_view(self.state, self.ledger, self.loop.inbox, node) for _, node in nodes]
+
+    @answers
+    def pools(self) -> list[View]:
+        with self.lock:
+            return [views.pool_view(self.state, self.ledger, pool) for pool in self.ledger.pool_order()]
+
+    @answers
+    def groups(self) -> list[View]:
+        with self.lock:
+            return [{"group": g, "members": list(m)} for g, m in sorted(self.ledger.groups.items())]
+
+    @answers
+    def reservations(self) -> list[View]:
+        with self.lock:
+            books = sorted(self.ledger.reservations.items())
+            return [views.reservation_view(self.ledger, book, self._now()) for _, book in books]
+
+    @answers
+    def overrides(self) -> list[View]:
+        with self.lock:
+            now_ms = self._now()
+            active = {override.override for override in self.ledger.active_overrides(now_ms)}
+            overrides = sorted(self.ledger.overrides.items())
+            return [{**views.plain(override), "active": name in active} for name, override in overrides]
+
+    @answers
+    def alerts(self) -> list[View]:
+        with self.lock:
+            return [views.plain(alert) for _, alert in sorted(self.state.alerts.items())]
+
+    @answers
+    def quota(self, user: str, share: str | None = None) -> list[View]:
+        """A user's overview: used, limit and idle per kind, in one share or in all that have something to say."""
+        with self.lock:
+            if share is not None:
+                return [views.quota_view(self.ledger, user, self._desk().share({"name": share}))]
+            found = [views.quota_view(self.ledger, user, s) for _, s in sorted(self.ledger.shares.items())]
+            return [view for view in found if any(kind["used"] or kind["limit"] for kind in view["kinds"].values())]
+
+    @answers
+    def ledger_rows(self, job: str | None = None, after: int = 0, limit: int = 100) -> list[View]:
+        """Ledger entries in order."""
+        found: list[View] = []
+        while len(found) < limit:
+            changes = self.loop.quota.read(after, 10_000)
+            if not changes:
+                break
+            for change in changes:
+                entry = views.plain(change.entry)
+                named = entry.get("job") or (entry.get("record") or {}).get("job")
+                if job in (None, named) and len(found) < limit:
+                    found.append({"version": change.version, "at_ms": change.entry.at_ms, "entry": entry})
+            after = changes[-1].version
+        return found
+
+    @answers
+    def records(self, job: str) -> list[View]:
+        """Every admission record of one job, oldest first."""
+        rows = self.ledger_rows(job=job, limit=10_000)
+        return [row["entry"]["record"] for row in rows if row["entry"].get("record") is not None]
+
+    @answers
+    def health(self) -> View:
+        """Whether the scheduler works, with the figures a person looks at first."""
+        with self.lock:
+            nodes: dict[str, int] = {}
+            for node in self.state.nodes.values():
+                nodes[node.health] = nodes.get(node.health, 0) + 1
+            jobs: dict[str, int] = {}
+            for job in self.state.jobs.values():
+                jobs[job.state] = jobs.get(job.state, 0) + 1
+            return {
+                "status": "ok" if self.loop.store_error is None else "store_failed",
+                "store_error": self.loop.store_error,
+                "epoch": self.loop.epoch,
+                "ledger_version": self.ledger.version,
+                "journal_seq": self.state.seq,
+                "nodes": nodes,
+                "jobs": jobs,
+                "ticks": self.loop.ticks,
+                "last_tick_ms": round(self.tick_ms, 3),
+                "uptime_s": round(time.monotonic() - self.started, 1),
+            }
+
+    @answers
+    def metrics(self) -> list[View]:
+        with self.lock:
+            return views.samples(self.state, self.ledger, self.loop.ticks, self.tick_ms)
+
+    @answers
+    def check(self) -> View:
+        """Every invariant of state and books, checked in full: the list of what is broken."""
+        with self.lock:
+            return {"broken": check(self.state, self.ledger)}
+
+    @answers
+    def put_blob(self, data: bytes) -> str:
+        return self.loop.journal.put_blob(data)
+
+    @answers
+    def get_blob(self, digest: str) -> bytes | None:
+        return self.loop.journal.get_blob(digest)
+
+
+def _check_spec(spec: JobSpec) -> None:
+    """What the types do not say about a job."""
+    if not spec.bundles:
+        raise Refusal("BAD_SPEC", 422, "bundles: at least one is needed")
+    for number, bundle in enumerate(spec.bundles):
+        amounts = (bundle.gpu_milli, bundle.cpu_milli, bundle.memory_bytes, *bundle.attach.values())
+        if any(not 0 <= amount < 1 << 62 for amount in amounts) or not 1 <= bundle.count <= 100_000:
+            raise Refusal("BAD_SPEC", 422, f"bundles[{number}]: amounts must be ≥ 0 and count from 1 to 100000")
+        if bundle.gpu_milli % 1_000 and bundle.gpu_milli > 1_000:
+            gpu = bundle.gpu_milli / 1_000
+            raise Refusal("BAD_SPEC", 422, f"bundles[{number}].gpu: {gpu} is neither whole nor below 1")
+    if spec.priority is not None and not 0 <= spec.priority <= LOWEST_PRIORITY:
+        raise Refusal("BAD_SPEC", 422, f"priority {spec.priority}: want 0 (highest) to {LOWEST_PRIORITY}")
+    if spec.max_runtime_ms is not None and spec.max_runtime_ms <= 0:
+        raise Refusal("BAD_SPEC", 422, f"max_runtime {spec.max_runtime_ms} ms: must be above 0")
+    if spec.retries < 0 or spec.grace_ms < 0:
+        raise Refusal("BAD_SPEC", 422, "retries and grace must be ≥ 0")
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()

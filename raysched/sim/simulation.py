@@ -1,0 +1,115 @@
+"""One scheduler under a virtual clock: the real service, loop, books and core over a simulated cluster.
+
+`step` jumps to the next moment at which anything can happen; a pass follows every event."""
+
+from msgspec import Struct
+
+from raysched.config import ClusterConfig
+from raysched.core.model import JobId, NodeId, NodeSpec, PoolId
+from raysched.runtime.inbox import Inbox
+from raysched.runtime.loop import Loop
+from raysched.runtime.quota_book import QuotaBook
+from raysched.runtime.service import Service
+from raysched.sim.cluster import SimClock, SimCluster, SimNode
+from raysched.store.memory import MemoryDisk, MemoryJournal, MemoryLedgerStore
+
+REPORT_EVERY_MS = 5_000
+ROUNDS = 200  # ticks at one moment before something must be wrong: a plan that never comes to rest
+
+
+class Runtime(Struct):
+    """How long a job runs in all and how often it checkpoints; `done_ms` is what it would resume from."""
+
+    runtime_ms: int | None
+    checkpoint_every_ms: int | None = None
+    done_ms: int = 0
+
+
+class Simulation:
+    """A cluster with its scheduler. `disk` is what outlives a crash of either actor."""
+
+    def __init__(self, config: ClusterConfig, start_ms: int, through_codec: bool = False) -> None:
+        self.config, self.start_ms = config, start_ms
+        self.clock = SimClock(start_ms)
+        self.disk = MemoryDisk()
+        self.through_codec = through_codec
+        self.runtimes: dict[JobId, Runtime] = {}
+        self.cluster = SimCluster(self.clock, self._tell, self._runtime_ms, self._ran)
+        self.quota = QuotaBook(MemoryLedgerStore(self.disk, through_codec))
+        self.service = self._start()
+        self.service.fill(config)
+        self._due_ms: int | None = start_ms
+
+    def _start(self) -> Service:
+        loop = Loop(self.clock, MemoryJournal(self.disk, self.through_codec), self.quota, self.cluster)
+        loop.recover()
+        return Service(loop, self.config, self.start_ms)
+
+    # ── crashes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def restart_scheduler(self) -> None:
+        """Kill the scheduler and start another from journal and ledger; agents report to the new one."""
+        self.service = self._start()
+        self._due_ms = self.clock.now_ms()
+        for node in self.cluster.nodes.values():
+            if node.speaks:
+                self._tell([node.report()])
+
+    def restart_quota(self) -> None:
+        """Kill the quota actor and start another from its store."""
+        self.quota = QuotaBook(MemoryLedgerStore(self.disk, self.through_codec))
+        self.service.loop.quota = self.quota
+
+    # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def settle(self) -> None:
+        """Let everything happen that follows at this moment."""
+        for _ in range(ROUNDS):
+            self.cluster.advance()
+            self._keep_alive()
+            before = self.service.state.seq
+            self._due_ms = self.service.tick()
+            now_ms = self.clock.now_ms()
+            next_ms = self.cluster.next_ms()
+            quiet = self.service.state.seq == before and (self._due_ms is None or self._due_ms > now_ms)
+            if quiet and (next_ms is None or next_ms > now_ms):
+                return
+        raise RuntimeError(f"the plan does not come to rest at {self.clock.now_ms()} ms")
+
+    def run_until(self, until_ms: int) -> None:
+        """Go on to `until_ms`, stopping wherever something happens."""
+        self.settle()
+        while True:
+            due = [at for at in (self._due_ms, self.cluster.next_ms()) if at is not None]
+            next_ms = min(due, default=until_ms)
+            if next_ms >= until_ms:
+                break
+            self.clock.at_ms = max(next_ms, self.clock.at_ms + 1)
+            self.settle()
+        self.clock.at_ms = max(until_ms, self.clock.at_ms)
+        self.settle()
+
+    def _keep_alive(self) -> None:
+        inbox: Inbox = self.service.loop.inbox
+        inbox.heard(self.cluster.keep_alive(), self.clock.now_ms() // REPORT_EVERY_MS * REPORT_EVERY_MS)
+
+    # ── nodes and jobs ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add_node(self, name: str, pool: str, spec: NodeSpec, reporting: bool = True) -> None:
+        """A host joins in `pool`."""
+        self.cluster.add(SimNode(NodeId(name), PoolId(pool), spec, {"pool": pool}, reporting=reporting))
+
+    def _tell(self, reports: list[dict[str, object]]) -> None:
+        self.service.report(reports)
+
+    def _runtime_ms(self, job: JobId) -> int | None:
+        found = self.runtimes.get(job)
+        if found is None or found.runtime_ms is None:
+            return None
+        return max(0, found.runtime_ms - found.done_ms)
+
+    def _ran(self, job: JobId, ms: int) -> None:
+        found = self.runtimes.get(job)
+        if found is not None and found.checkpoint_every_ms:
+            whole = (found.done_ms + ms) // found.checkpoint_every_ms
+            found.done_ms = whole * found.checkpoint_every_ms
