@@ -1,0 +1,82 @@
+"""The tables. They are read by people with SQL, so names are whole words and payloads are JSON text.
+
+`heads` holds, per stream, who may write it, its last number and (ledger) its last digest. It is changed in the same
+transaction as the rows, so a row that disappeared from the end is noticed."""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
+
+SCHEMA_VERSION: Final = 1
+
+# SQLite takes only INTEGER as the row's own key; a BIGINT key would be a second tree to write.
+_Number = BigInteger().with_variant(Integer(), "sqlite")
+
+metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", String, nullable=False),
+)
+
+heads = Table(
+    "heads",
+    metadata,
+    Column("stream", String, primary_key=True),
+    Column("writer", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("digest", String, nullable=False),
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("seq", _Number, primary_key=True, autoincrement=False),
+    Column("payload", Text, nullable=False),
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("digest", String, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+
+# `user` is a function in PostgreSQL and would be answered silently, `by` is a keyword: hence user_id and acted_by.
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("version", _Number, primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("entry", String, nullable=False),
+    Column("job", String),
+    Column("attempt", BigInteger),
+    Column("share", String),
+    Column("user_id", String),
+    Column("pool", String),
+    Column("admission_state", String),
+    Column("reason", String),
+    Column("kind", String),
+    Column("request_quantity", BigInteger),
+    Column("acted_by", String),
+    Column("epoch", BigInteger, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("digest", String, nullable=False),
+)
+
+for _name in ("job", "share", "user_id", "pool", "admission_state", "reason", "kind", "acted_by"):
+    # Partial: most rows lack most of these, and every index entry is paid for in each append.
+    _given = ledger.c[_name].is_not(None)
+    Index(f"ledger_by_{_name}", _name, "version", sqlite_where=_given, postgresql_where=_given, _table=ledger)
+Index("ledger_by_at_ms", ledger.c.at_ms)
+
+plans = Table(
+    "plans",
+    metadata,
+    Column("first_version", _Number, primary_key=True, autoincrement=False),
+    Column("last_version", BigInteger, nullable=False),
+    Column("plan_id", String, nullable=False, unique=True),
+    Column("epoch", BigInteger, nullable=False),
+)
