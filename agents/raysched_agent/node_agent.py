@@ -26,7 +26,7 @@ from raysched_agent.rules import table_with
 from raysched_agent.sink import Line, NamedSink, Sink
 
 log = logging.getLogger("raysched.agent")
-GROUPS: Final = {"loop": ("run",), "control": ("ping", "sweep", "clear", "stop"), "logs": ("read_log",)}
+GROUPS: Final = {"loop": ("run",), "control": ("ping", "ray_id", "sweep", "clear", "stop"), "logs": ("read_log",)}
 FENCE_SWEEP_S: Final = 2.0  # one try; the next turn of the loop tries again
 
 
@@ -95,6 +95,10 @@ class NodeAgent:
 
     def __repr__(self) -> str:
         return f"NodeAgent({self.node})"
+
+    def ray_id(self) -> str:
+        """The Ray node this agent was made for."""
+        return self._ray_id
 
     def ping(self) -> str:
         """The node's name."""

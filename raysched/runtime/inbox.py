@@ -100,6 +100,8 @@ class Inbox:
     # ── one report ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _reduce(self, state: State, name: NodeId, report: Report, now_ms: int) -> list[ev.AnyEvent]:
+        if report.get("ray_id") not in (None, state.nodes[name].ray_id):
+            return []  # an agent of the node's former life
         seen = self._seen.get(name)
         if seen is None:
             seen = self._seen[name] = Seen(now_ms)
@@ -127,6 +129,8 @@ class Inbox:
     def _inventory(self, state: State, name: NodeId, report: Report, now_ms: int) -> list[ev.AnyEvent]:
         """A measured model or a new boot id is news; the counts are Ray's."""
         node, told = state.nodes[name], report.get("spec") or {}
+        if not node.present:
+            return []  # it speaks, but Ray has declared it dead: only Ray can say that it joined again
         model = told.get("gpu_model") or node.spec.gpu_model
         spec = NodeSpec(node.spec.gpu, model, node.spec.cpu_milli, node.spec.memory_bytes, node.spec.attach)
         boot_id, measured = report.get("boot_id"), bool(report.get("measured"))

@@ -3,18 +3,19 @@ and in tests.
 
 Order of a tick: what happened is journaled and folded; a plan is made; its entries are posted; its events are journaled
 and folded; its decisions are performed. A crash between any two steps is repaired by `recover`: the ledger and the
-journal are read, claims the journal had not seen are folded, and what Ray really has is compared."""
+journal are read, what the journal had not seen of the ledger is folded, and what Ray really has is compared."""
 
 from collections.abc import Iterable, Sequence
 
 from raysched.core import events as ev
-from raysched.core.decisions import Decision, RemoveGang, StartAttempt
+from raysched.core.decisions import Decision, RemoveGang, StartAttempt, StopAttempt
 from raysched.core.entries import AnyEntry
 from raysched.core.ledger import Ledger
 from raysched.core.making import gang_of
 from raysched.core.plan import Plan, plan
 from raysched.core.state import State
 from raysched.core.transitions import apply, late
+from raysched.core.unseen import unseen
 from raysched.runtime.inbox import Inbox
 from raysched.runtime.ports import Answer, Clock, Cluster, Journal, Posted, Quota, Refused, StoreFailed
 
@@ -51,27 +52,8 @@ class Loop:
         now_ms = self.clock.now_ms()
         self.inbox = Inbox(self.ledger.settings)
         self.inbox.restart(self.state, now_ms)
-        unseen = self._unseen_claims(now_ms)
-        self.record([ev.Restarted(at_ms=now_ms, epoch=self.epoch), *unseen])
+        self.record([*unseen(self.state, self.ledger, now_ms), ev.Restarted(at_ms=now_ms, epoch=self.epoch)])
         self._reconcile()
-
-    def _unseen_claims(self, now_ms: int) -> list[ev.AnyEvent]:
-        """Claims that were posted just before a crash, and not journaled."""
-        found: list[ev.AnyEvent] = []
-        for job_id, claim in sorted(self.ledger.claims.items()):
-            job = self.state.jobs.get(job_id)
-            if job is not None and job.attempt == claim.attempt - 1:
-                found.append(
-                    ev.Admitted(
-                        at_ms=now_ms,
-                        job=job_id,
-                        attempt=claim.attempt,
-                        pool=claim.pool,
-                        model=claim.model,
-                        placement=claim.placement,
-                    )
-                )
-        return found
 
     def _reconcile(self) -> None:
         """Take up what exists, make again what was ordered and is not there, remove what nobody holds."""
@@ -92,6 +74,8 @@ class Loop:
                     orders.append(StartAttempt(job_id, job.attempt))
             elif job.gang == "removing":
                 orders.append(RemoveGang(job_id, job.attempt))
+            if job.stop is not None and job.ended is None:
+                orders.append(StopAttempt(job_id, job.attempt, job.stop.grace_ms, job.stop.why))
             state.unsettled.add(job_id)
         self.cluster.adopt(adopted)
         self.cluster.perform(orders)
@@ -104,7 +88,7 @@ class Loop:
         now_ms = self.clock.now_ms()
         self.ticks += 1
         try:
-            self._pay()
+            self.pay()
             self._take(now_ms)
             wake_ms = self._plan(now_ms)
             self.store_error = None
@@ -143,25 +127,39 @@ class Loop:
                 return wake_ms
             tick = ev.TickStarted(at_ms=now_ms, ledger_version=made.ledger_version)
             self._owed = ((tick, *made.events), made.decisions)
-            self._pay()
+            self.pay()
         return now_ms
 
-    def _pay(self) -> None:
+    def pay(self) -> None:
         """Journal, fold and perform what was posted; kept until the journal took it."""
         if self._owed is None:
             return
         events, decisions = self._owed
-        self.record(events)
+        self._keep(events)
         self._owed = None
         self.cluster.perform(decisions)
 
     # ── doors for commands ────────────────────────────────────────────────────────────────────────────────────────
 
     def record(self, events: Sequence[ev.AnyEvent]) -> None:
-        """Journal events, then fold them. Raises StoreFailed; then nothing happened."""
+        """Journal events, then fold them; what was posted before and is still owed goes first. Raises StoreFailed; then
+        nothing happened."""
+        self.pay()
+        self._keep(events)
+
+    def _keep(self, events: Sequence[ev.AnyEvent]) -> None:
         self.journal.append(events)
         for event in events:
             apply(self.state, event)
+
+    def enact(self, entries: tuple[AnyEntry, ...], events: Sequence[ev.AnyEvent]) -> Answer:
+        """Post a command's entries and journal its events. Once posted, the events are owed until the journal takes
+        them, so that the books and the state cannot part. Raises StoreFailed, Fenced."""
+        answer = self.ask(entries)
+        if isinstance(answer, Posted):
+            self._owed = (tuple(events), ())
+            self.pay()
+        return answer
 
     def post(self, entries: Iterable[AnyEntry]) -> bool:
         """Post entries and fold every change since; False when they did not hold on the present books.
@@ -172,6 +170,7 @@ class Loop:
 
     def ask(self, entries: tuple[AnyEntry, ...]) -> Answer:
         """Like `post`, with the whole answer."""
+        self.pay()
         self._plans += 1
         answer = self.quota.post(entries, self.ledger.version, self.epoch, f"{self.epoch}-{self._plans}")
         if isinstance(answer, Refused):

@@ -97,8 +97,8 @@ class Service:
     def submit(self, spec: View, by: str) -> View:
         """Queue one job, or refuse it with every blocking finding named."""
         found = self.submit_many([spec], by)
-        assert isinstance(found, list)
-        return dict(found[0])
+        # One answer for all when nothing at all could be kept.
+        return dict(found if isinstance(found, dict) else found[0])
 
     @answers
     def submit_many(self, specs: list[View], by: str) -> list[View]:
@@ -198,6 +198,7 @@ class Service:
         return found
 
     def _unfinished(self, name: str) -> Job:
+        self.loop.pay()  # what the plan posted for the job must be in its state before it is judged
         job = self._job(name)
         if job.state in FINAL:
             raise Refusal("JOB_ENDED", 409, f"job {name} has ended: {job.state}")
@@ -267,9 +268,10 @@ class Service:
                 what = f"share {share} is not linked to workspace {found.spec.workspace}"
                 raise Refusal("WORKSPACE_NOT_LINKED", 422, f"WORKSPACE_NOT_LINKED: {what}")
             now_ms = self._now()
+            posted: list[e.AnyEntry] = []
             if found.state in ACTIVE and found.job in self.ledger.claims:
-                self._post([e.Moved(at_ms=now_ms, job=found.job, share=target.share, by=UserId(by))])
-            self.loop.record([ev.JobMoved(at_ms=now_ms, job=found.job, share=target.share, by=UserId(by))])
+                posted.append(e.Moved(at_ms=now_ms, job=found.job, share=target.share, by=UserId(by)))
+            self._enact(posted, [ev.JobMoved(at_ms=now_ms, job=found.job, share=target.share, by=UserId(by))])
             view = views.job_view(self.state, self.ledger, found)
         self.wake()
         return view
@@ -284,15 +286,16 @@ class Service:
             made = resize(self.state, self.ledger, found, wanted, self._now(), UserId(by))
             if not isinstance(made, Resize):
                 raise Refusal(made[0], 409, made[1])
-            if made.entries:
-                self._post(made.entries)
-            self.loop.record(made.events)
+            self._enact(made.entries, made.events)
             view = views.job_view(self.state, self.ledger, found)
         self.wake()
         return view
 
     def _post(self, posted: list[e.AnyEntry]) -> None:
-        answer = self.loop.ask(tuple(posted))
+        self._enact(posted, [])
+
+    def _enact(self, posted: list[e.AnyEntry], events: list[ev.AnyEvent]) -> None:
+        answer = self.loop.enact(tuple(posted), events)
         if isinstance(answer, Stale):
             raise Refusal("REFUSED", 409, "; ".join(why for _, why in answer.failing))
 
