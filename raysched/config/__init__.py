@@ -4,6 +4,7 @@ Keys beyond the design page, and where a choice was made:
 
     top level           version (1, required), cluster, defaults, authorities, admins, node_specs, pools, groups,
                         cohorts, shares. Names hold no spaces and none of / : *. Every cohort but main is listed.
+    local_nodes         list of {pool, spec, count, prefix}: nodes with declared GPUs that `raysched up` starts here
     defaults            preset, evidence_max_age, failed_after, healthy_after, silent_after (no report for this long
                         = silent), validate_for (clean this long after a repair), fence_after (an agent without an
                         answer this long kills its attempts), fence_wait (the scheduler waits this long from the
@@ -33,7 +34,7 @@ from raysched.config.presets import PRESETS
 from raysched.config.problems import ConfigError, Lines, Problem
 from raysched.config.shares import limits_from_keys, pool_with_limits, share_from_keys, share_with_limits
 from raysched.config.times import time_ms
-from raysched.config.values import ClusterConfig, Layer, entries
+from raysched.config.values import ClusterConfig, Layer, LocalNode, entries
 from raysched.config.writing import amounts_to_keys, duration_text, limits_to_keys, share_to_keys
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "ConfigError",
     "Layer",
     "Lines",
+    "LocalNode",
     "Problem",
     "amounts_to_keys",
     "bundles_from_keys",

@@ -7,11 +7,11 @@ from msgspec import structs
 from raysched.config.door import validated
 from raysched.config.lines import read_document
 from raysched.config.presets import layer_of, pool_limits
-from raysched.config.problems import Lines, Path, Problems
+from raysched.config.problems import Lines, Path, Problems, nearest
 from raysched.config.schema import ClusterKeys, PoolKeys, ShareKeys
 from raysched.config.sections import SettingKeys
 from raysched.config.shares import check_limits, check_pool_accelerator, check_share, read_share
-from raysched.config.values import ClusterConfig
+from raysched.config.values import ClusterConfig, LocalNode
 from raysched.core.model import Pool, PoolId, Settings, UserId
 
 
@@ -43,6 +43,7 @@ def _read(data: object, problems: Problems) -> ClusterConfig:
     )
     _check_pools(config, keys.pools, problems)
     config = _with_shares(config, keys.shares, problems)
+    config = structs.replace(config, local_nodes=_local_nodes(config, keys, problems))
     for pool in config.pools:
         check_pool_accelerator(pool, config, problems, ("pools", pool.pool))
     problems.check()
@@ -76,6 +77,26 @@ def _with_shares(config: ClusterConfig, shares: dict[str, ShareKeys], problems: 
         check_share(share, config, problems, at)
         config = structs.replace(config, shares=(*config.shares, share))
     return config
+
+
+def _local_nodes(config: ClusterConfig, keys: ClusterKeys, problems: Problems) -> tuple[LocalNode, ...]:
+    """Numbering goes on over entries with the same prefix, as in a scenario."""
+    counted: dict[str, int] = {}
+    found: list[LocalNode] = []
+    for index, entry in enumerate(keys.local_nodes):
+        at: Path = ("local_nodes", index)
+        spec = config.node_specs.get(entry.spec)
+        if entry.pool not in keys.pools:
+            problems.add((*at, "pool"), f"{entry.pool} is no pool here" + nearest(entry.pool, keys.pools))
+        if spec is None:
+            problems.add((*at, "spec"), f"{entry.spec} is no node spec here" + nearest(entry.spec, config.node_specs))
+            continue
+        prefix = f"{entry.pool}-" if entry.prefix is None else entry.prefix
+        for _ in range(entry.count):
+            number = counted.get(prefix, 0)
+            counted[prefix] = number + 1
+            found.append(LocalNode(f"{prefix}{number}", PoolId(entry.pool), spec))
+    return tuple(found)
 
 
 def _check_pools(config: ClusterConfig, keys: dict[str, PoolKeys], problems: Problems) -> None:

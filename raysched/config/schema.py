@@ -139,6 +139,15 @@ class ShareKeys(SettingKeys):
     state: Literal["open", "stopped"] = "open"
 
 
+class LocalNodesKeys(Keys):
+    """One entry of `local_nodes:`: nodes that `raysched up` starts on this machine, as in a scenario."""
+
+    pool: Name
+    spec: Name
+    count: PositiveCount = 1
+    prefix: str | None = None
+
+
 class CohortKeys(Keys):
     """One entry of `cohorts:`; nothing can be set on one yet."""
 
@@ -156,3 +165,4 @@ class ClusterKeys(Keys):
     groups: dict[Name, Users] = {}
     cohorts: dict[Name, CohortKeys] = {}
     shares: dict[Name, ShareKeys] = {}
+    local_nodes: list[LocalNodesKeys] = []

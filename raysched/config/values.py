@@ -4,7 +4,7 @@ from msgspec import Struct, field
 
 from raysched.config.schema import FENCE_AFTER_MS
 from raysched.core.entries import AnyEntry, GroupSet, PoolSet, SettingsSet, ShareSet
-from raysched.core.model import GroupId, NodeSpec, Pool, Settings, Share, UserId
+from raysched.core.model import GroupId, NodeSpec, Pool, PoolId, Settings, Share, UserId
 
 
 class Layer(Struct, frozen=True):
@@ -13,6 +13,14 @@ class Layer(Struct, frozen=True):
 
     preset: str | None = None
     sections: dict[str, dict[str, object]] = field(default_factory=dict)
+
+
+class LocalNode(Struct, frozen=True):
+    """A node that `raysched up` starts on this machine, with declared GPUs."""
+
+    name: str
+    pool: PoolId
+    spec: NodeSpec
 
 
 class ClusterConfig(Struct, frozen=True, kw_only=True):
@@ -30,6 +38,7 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     preset: str = "none"
     layers: dict[str, Layer] = field(default_factory=dict)
     fence_after_ms: int = FENCE_AFTER_MS
+    local_nodes: tuple[LocalNode, ...] = ()
 
 
 def entries(config: ClusterConfig, at_ms: int, by: str) -> list[AnyEntry]:

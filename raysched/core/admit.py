@@ -31,6 +31,7 @@ class Admission:
         self.making = making
         self.no_room: dict[Shape, str] = {}
         self.blocked: dict[JobId, AdmissionRecord] = {}
+        self.admitted: set[JobId] = set()
         self.full = False
 
     def run(self) -> None:
@@ -74,6 +75,9 @@ class Admission:
     ) -> bool:
         """Go on with a share until one of its jobs starts; False when none is left."""
         for job, options in places:
+            # The second step walks the same queues: who got in with the first still stands there until the plan is folded.
+            if job.job in self.admitted:
+                continue
             if job.retry_ms > self.making.now_ms:
                 self.making.wake(job.retry_ms)
                 continue
@@ -88,6 +92,7 @@ class Admission:
         must_borrow = False
         for option in options:
             if self._known(job, option):
+                first = self.making.ledger.records[job.job] if first is None else first
                 continue
             found = assess(self.making.draft, job, option, self.making.now_ms, own_only)
             if found.placement is not None and (found.own or not own_only):
@@ -113,6 +118,7 @@ class Admission:
             self.full = True
             return False
         making.admit(job, found, *option)
+        self.admitted.add(job.job)
         self.blocked.pop(job.job, None)
         return True
 

@@ -44,13 +44,26 @@ class Draft:
 
     def hold(self, job: JobId, placement: Placement, bundles: tuple[Bundle, ...]) -> None:
         """Take room on nodes."""
+        self._log.append(self._rooms(job, placement))
         self.state.hold(job, placement, bundles)
-        self._log.append(lambda: self.state.unhold(job, placement, bundles))
 
     def unhold(self, job: JobId, placement: Placement, bundles: tuple[Bundle, ...]) -> None:
         """Give room on nodes back."""
+        self._log.append(self._rooms(job, placement))
         self.state.unhold(job, placement, bundles)
-        self._log.append(lambda: self.state.hold(job, placement, bundles))
+
+    def _rooms(self, job: JobId, placement: Placement) -> Callable[[], None]:
+        """The way back to the rooms as they are now. Taking and giving alone would not do: which device ids are held,
+        and whether Ray has reported them, is more than a placement says."""
+        state, before = self.state, self.state.rooms(placement)
+        held = {node for node in before if job in state.nodes[node].jobs}
+
+        def back() -> None:
+            state.restore(before)
+            for node in before:
+                (state.nodes[node].jobs.add if node in held else state.nodes[node].jobs.discard)(job)
+
+        return back
 
     def draw(self, reservation: ReservationId, amounts: Amounts) -> None:
         """Draw on a reservation."""

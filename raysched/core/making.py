@@ -60,6 +60,20 @@ class Making:
         if at_ms is not None:
             self.wake_ms = at_ms if self.wake_ms is None else min(self.wake_ms, at_ms)
 
+    def fenced(self, job: Job) -> bool:
+        """Whether nothing of the job's last attempt can still run: swept by the agents of its nodes, or the lease of
+        those that could not confirm it is over (semantics 9.3a). Asks to be called when it is."""
+        settings, due = self.ledger.settings, 0
+        for name in job.unfenced:
+            node = self.state.nodes.get(name)
+            if node is not None:
+                silent = node.silent_ms
+                heard = (job.gone_ms or 0) if silent is None else silent - settings.silent_after_ms
+                due = max(due, heard + settings.fence_wait_ms)
+        if self.now_ms < due:
+            self.wake(due)
+        return self.now_ms >= due
+
     # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self, job: Job) -> None:

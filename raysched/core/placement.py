@@ -95,6 +95,8 @@ class Trial:
                 break
             room = self._room(node)
             take = 1 if bundle.is_fraction else min(left, room.fits(bundle))
+            if take > 1 and not bundle.gpu_milli:
+                take = min(take, self._even(bundle, left))
             devices = room.pick(bundle, take) if bundle.gpu_milli else ()
             milli = min(bundle.gpu_milli, 1000)
             placed = PlacedBundle(node.node, index, take, devices, milli if devices else 0)
@@ -161,6 +163,11 @@ class Trial:
                 key = (node.spec.gpu > 0, -room.cpu_milli, len(node.jobs), node.node)
                 best = key if best is None or key < best else best
         return None if best is None else self.state.nodes[best[3]]
+
+    def _even(self, bundle: Bundle, left: int) -> int:
+        """How many of `left` bundles without GPUs one node takes when they are spread over all that have room."""
+        nodes = sum(1 for node in self._all() if self._seen(node).fits(bundle))
+        return -(-left // nodes)
 
     # ── candidates ────────────────────────────────────────────────────────────────────────────────────────────────
 

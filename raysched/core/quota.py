@@ -294,11 +294,12 @@ class QuotaTree:
         return low
 
     def _covers(self, common: Commons, kind: Kind, account: Account, workload: str, more: int) -> bool:
-        """Hall's condition: for every set W of workload kinds, borrowed(W) ≤ idle of lenders accepting any of W
-        (semantics 4.3). borrowed(W) of one share is what its W-jobs need beyond all it owns."""
+        """Whether `more` leaves no more of the cohort's loans uncovered than there are now: a loan that a change of the
+        books left without a lender must not stop shares from using what they own."""
+        before = uncovered(common.accounts, kind)
         self._bump(account, workload, kind, more)
         try:
-            return loans_coverable(common.accounts, kind)
+            return uncovered(common.accounts, kind) <= before
         finally:
             self._bump(account, workload, kind, -more)
 
@@ -307,22 +308,25 @@ class QuotaTree:
         add_into(account.used_by_workload.setdefault(workload, {}), {kind: more})
 
 
-def loans_coverable(accounts: Iterable[Account], kind: Kind) -> bool:
-    """Whether every share's use beyond what it owns can be put on idle quota of lenders that accept its work."""
+def uncovered(accounts: Iterable[Account], kind: Kind) -> int:
+    """How much of what shares use beyond what they own finds no idle quota of a lender that accepts its work.
+
+    Hall's condition with its deficit: loans are covered when for every set W of workload kinds, borrowed(W) ≤ idle of
+    lenders accepting any of W (semantics 4.3). borrowed(W) of one share is what its W-jobs need beyond all it owns."""
     governed = [account for account in accounts if kind in account.nominal]
     kinds = sorted({w for account in governed for w, used in account.used_by_workload.items() if used.get(kind)})
+    worst = 0
     for bits in range(1, 1 << len(kinds)):
         wanted = {w for i, w in enumerate(kinds) if bits >> i & 1}
         borrowed = sum(
             max(0, sum(a.used_by_workload[w].get(kind, 0) for w in wanted if w in a.used_by_workload) - a.owned(kind))
             for a in governed
         )
-        if not borrowed:
+        if borrowed <= worst:
             continue
         idle = sum(a.idle_lendable(kind) for a in governed if a.lends and (a.accepts is None or a.accepts & wanted))
-        if borrowed > idle:
-            return False
-    return True
+        worst = max(worst, borrowed - idle)
+    return worst
 
 
 def _borrow_limit(share: Share) -> Amounts:

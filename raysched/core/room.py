@@ -41,7 +41,9 @@ class Room(Struct):
         count = 1 << 30
         if bundle.gpu_milli:
             whole = bundle.whole_gpus
-            count = self.whole // whole if whole else sum(left // bundle.gpu_milli for left in self.devices)
+            # A report may leave devices free that the sum does not have, until the other reports come.
+            free = min(self.whole, self.gpu_milli // MILLI)
+            count = free // whole if whole else sum(left // bundle.gpu_milli for left in self.devices)
         if bundle.cpu_milli:
             count = min(count, self.cpu_milli // bundle.cpu_milli)
         if bundle.memory_bytes:
@@ -61,32 +63,83 @@ class Room(Struct):
         return tuple(free[: bundle.whole_gpus * count])
 
     def take(self, job: JobId, placed: PlacedBundle, bundle: Bundle) -> None:
-        """Hold one entry of a placement. Asserts that it fits: a plan that overbooks a node is a bug."""
+        """Hold one entry of a placement. Asserts that the node has that much left: a plan that overbooks a node is a
+        bug. Which devices is only predicted, and gives way to what Ray has reported meanwhile."""
         if placed.devices:
-            self._devices(placed.devices, -placed.milli)
             self.holds.append(Hold(job, placed.devices, placed.milli))
+            self._devices(placed.devices, -placed.milli)
+            assert self.gpu_milli >= 0, f"a node's GPUs were overbooked by {-self.gpu_milli} thousandths"
+            self._make_way()
         self._rest(bundle, -placed.count)
 
     def give(self, job: JobId, placed: PlacedBundle, bundle: Bundle) -> None:
         """Give one entry of `job` back, whatever its devices turned out to be."""
         if placed.devices:
-            size = len(placed.devices)
-            hold = next(
-                (h for h in self.holds if h.job == job and h.devices == placed.devices and h.milli == placed.milli),
-                None,
-            ) or next(h for h in self.holds if h.job == job and len(h.devices) == size and h.milli == placed.milli)
+            hold = self._hold_of(job, placed, reported_too=True)
+            assert hold is not None, f"job {job} holds no {len(placed.devices)} devices here"
             self.holds.remove(hold)
             self._devices(hold.devices, hold.milli)
         self._rest(bundle, placed.count)
 
+    def correct(self, job: JobId, predicted: PlacedBundle, true: tuple[int, ...]) -> None:
+        """Replace predicted device ids by the true ones. Jobs whose own ids are only predicted make way."""
+        hold = self._hold_of(job, predicted, reported_too=False)
+        if hold is None or len(true) != len(hold.devices):
+            return
+        self._devices(hold.devices, hold.milli)
+        hold.devices, hold.reported = true, True
+        self._devices(true, -hold.milli)
+        self._make_way()
+
+    def _hold_of(self, job: JobId, placed: PlacedBundle, reported_too: bool) -> Hold | None:
+        """The hold of a placement's entry: by its devices, or if those had to make way, by its size."""
+        size = len(placed.devices)
+        mine = [h for h in self.holds if h.job == job and h.milli == placed.milli and len(h.devices) == size]
+        mine = [hold for hold in mine if reported_too or not hold.reported]
+        return next((hold for hold in mine if hold.devices == placed.devices), next(iter(mine), None))
+
     def _devices(self, devices: tuple[int, ...], milli: int) -> None:
+        """Count devices up or down. Below zero until predictions have made way for a report."""
         for index in devices:
             before = self.devices[index]
             after = before + milli
-            assert 0 <= after <= MILLI, f"GPU {index} would have {after} of {MILLI} thousandths left"
+            assert after <= MILLI, f"GPU {index} would have {after} of {MILLI} thousandths left"
             self.devices[index] = after
             self.whole += (after == MILLI) - (before == MILLI)
         self.gpu_milli += milli * len(devices)
+
+    def _make_way(self) -> None:
+        """Where a device is held for more than it has, pick predicted ids anew: those that clash, or if that is not
+        enough all of them. What still clashes then is settled when Ray reports it."""
+        if min(self.devices) >= 0:
+            return
+        guesses = [hold for hold in self.holds if not hold.reported]
+        clashing = [hold for hold in guesses if any(self.devices[index] < 0 for index in hold.devices)]
+        if not self._pick_anew(clashing):
+            self._pick_anew(guesses)
+
+    def _pick_anew(self, holds: list[Hold]) -> bool:
+        """Other devices for these holds, whole ones first; False, and nothing changed, if they do not fit."""
+        left = list(self.devices)
+        for hold in holds:
+            for index in hold.devices:
+                left[index] += hold.milli
+        chosen: list[tuple[Hold, tuple[int, ...]]] = []
+        for hold in sorted(holds, key=lambda h: (-h.milli, -len(h.devices))):
+            fitting = [index for index, n in enumerate(left) if n >= hold.milli]
+            fitting.sort(key=lambda index: (left[index], index not in hold.devices, index))
+            devices = tuple(sorted(fitting[: len(hold.devices)]))
+            if len(devices) < len(hold.devices):
+                return False
+            for index in devices:
+                left[index] -= hold.milli
+            chosen.append((hold, devices))
+        for hold, devices in chosen:
+            self._devices(hold.devices, hold.milli)
+            hold.devices = devices
+        for hold, devices in chosen:
+            self._devices(devices, -hold.milli)
+        return min(self.devices) >= 0
 
     def _rest(self, bundle: Bundle, count: int) -> None:
         self.cpu_milli += bundle.cpu_milli * count
@@ -95,30 +148,9 @@ class Room(Struct):
             self.attach[kind] = self.attach.get(kind, 0) + amount * count
         assert self.cpu_milli >= 0 and self.memory_bytes >= 0, "a node's CPU or memory was overbooked"
 
-    def correct(self, job: JobId, predicted: PlacedBundle, true: tuple[int, ...]) -> None:
-        """Replace predicted device ids by the true ones. Jobs whose own ids are only predicted make way: they get
-        what this job was predicted to have."""
-        mine = (h for h in self.holds if h.job == job and h.devices == predicted.devices and not h.reported)
-        hold = next(mine, None)
-        if hold is None or len(true) != len(hold.devices):
-            return
-        hold.reported = True
-        if hold.devices == true:
-            return
-        pairs = dict(zip(sorted(set(true) - set(hold.devices)), sorted(set(hold.devices) - set(true)), strict=False))
-        self._devices(hold.devices, hold.milli)
-        hold.devices = true
-        for other in self.holds:
-            if other is not hold and not other.reported and other.milli == MILLI and set(other.devices) & set(pairs):
-                self._devices(other.devices, other.milli)
-                other.devices = tuple(sorted(pairs.get(index, index) for index in other.devices))
-                self._devices_unchecked(other.devices, -other.milli)
-        self._devices_unchecked(true, -hold.milli)
-
-    def _devices_unchecked(self, devices: tuple[int, ...], milli: int) -> None:
-        """Like `_devices`, for what Ray has really done: it may contradict a prediction of a fraction."""
-        for index in devices:
-            before = self.devices[index]
-            self.devices[index] = before + milli
-            self.whole += (self.devices[index] == MILLI) - (before == MILLI)
-        self.gpu_milli += milli * len(devices)
+    def copied(self) -> "Room":
+        """A copy that shares nothing with this room."""
+        holds = [Hold(hold.job, hold.devices, hold.milli, hold.reported) for hold in self.holds]
+        return Room(
+            self.cpu_milli, self.memory_bytes, dict(self.attach), list(self.devices), self.whole, self.gpu_milli, holds
+        )

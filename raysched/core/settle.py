@@ -8,7 +8,7 @@ from raysched.core.state import Job, State
 def settle(making: Making) -> None:
     """Look at every job something happened to, and at every run time that is over."""
     state = making.state
-    for job_id in sorted(state.unsettled):
+    for job_id in sorted(state.unsettled | state.fencing):
         job = state.jobs[job_id]
         if job_id in state.active and not job.held:
             _settle(making, job)
@@ -22,7 +22,7 @@ def settle(making: Making) -> None:
 
 def _settle(making: Making, job: Job) -> None:
     if job.gang == "removed":
-        _finish(making, job)
+        finish(making, job)
     elif job.ended is not None:
         if job.gang != "removing":
             making.remove(job)
@@ -36,7 +36,7 @@ def _settle(making: Making, job: Job) -> None:
         making.start(job)
 
 
-def _finish(making: Making, job: Job) -> None:
+def finish(making: Making, job: Job) -> None:
     """The attempt's group is gone: what becomes of the job."""
     assert job.ended is not None
     outcome, why = job.ended.outcome, job.stop.why if job.stop is not None else None
@@ -48,16 +48,24 @@ def _finish(making: Making, job: Job) -> None:
         making.end(job, "failed", f"stopped: max_runtime of {job.spec.max_runtime_ms} ms was over")
     elif outcome == "never_started":
         making.requeue(job, f"group not made: {job.ended.detail}", front=True)
-    elif why == "resized":
-        making.go_on(job, job.placement, "resized")
     elif outcome == "node_lost" or why == "node_failed" or on_bad_node(making.state, job):
         making.hold(job)
-    elif why in ("preempted", "reclaimed"):
-        making.requeue(job, why, front=False)
-    elif job.failures < job.spec.retries:
-        making.requeue(job, f"attempt {job.attempt} failed: {job.ended.detail}", front=False)
+    elif why in ("resized", "preempted", "reclaimed") or job.failures < job.spec.retries:
+        if making.fenced(job):
+            _again(making, job, why)
     else:
         making.end(job, "failed", job.ended.detail)
+
+
+def _again(making: Making, job: Job, why: str | None) -> None:
+    """The next attempt of a job whose last one is gone everywhere."""
+    assert job.ended is not None
+    if why == "resized":
+        making.go_on(job, job.placement, "resized")
+    elif why in ("preempted", "reclaimed"):
+        making.requeue(job, why, front=False)
+    else:
+        making.requeue(job, f"attempt {job.attempt} failed: {job.ended.detail}", front=False)
 
 
 def on_bad_node(state: State, job: Job) -> bool:

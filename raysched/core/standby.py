@@ -85,6 +85,8 @@ def _swap(making: Making) -> None:
         lost = _lost(making, job)
         if job.cancel is not None:
             making.end(job, "cancelled", f"cancelled by {job.cancel}")
+        elif not making.fenced(job):
+            continue
         elif not lost:
             if all(_well(making.state.nodes[node]) for node in placement_nodes(job.placement)):
                 making.go_on(job, job.placement, "its node is healthy again")
@@ -130,7 +132,7 @@ def _not_ready(making: Making, open_nodes: dict[NodeId, Node]) -> set[NodeId]:
     waiting = {
         name
         for name, node in open_nodes.items()
-        if any(not _gone(making, state.jobs[job], node) for job in sorted(node.jobs))
+        if any(not state.jobs[job].held or not making.fenced(state.jobs[job]) for job in sorted(node.jobs))
     }
     while True:
         more = {
@@ -142,23 +144,6 @@ def _not_ready(making: Making, open_nodes: dict[NodeId, Node]) -> set[NodeId]:
         if not more:
             return waiting
         waiting |= more
-
-
-def _gone(making: Making, job: Job, node: Node) -> bool:
-    """Whether nothing of the job can still run on the node: swept by its agent, or its lease is over."""
-    if not job.held:
-        return False
-    if node.node not in job.unfenced:
-        return True
-    settings = making.ledger.settings
-    last = job.gone_ms or 0
-    if node.silent_ms is not None:
-        last = node.silent_ms - settings.silent_after_ms
-    fenced_ms = last + settings.fence_wait_ms
-    if making.now_ms >= fenced_ms:
-        return True
-    making.wake(fenced_ms)
-    return False
 
 
 def _choose(making: Making, ready: Iterable[Node]) -> dict[NodeId, NodeId]:

@@ -76,7 +76,7 @@ class Node(Struct):
             self.health == "healthy"
             and self.present
             and self.cordoned is None
-            and self.silent_ms is None
+            and not self.bad
             and not self.stale
             and self.disputed is None
         )
@@ -183,6 +183,7 @@ class State:
         self.active: set[JobId] = set()
         self.unsettled: set[JobId] = set()
         self.held: set[JobId] = set()
+        self.fencing: set[JobId] = set()
         self.watched: set[NodeId] = set()
         self.deadlines: dict[JobId, int] = {}
         self.creating: dict[JobId, int] = {}
@@ -292,6 +293,20 @@ class State:
             if node.usable:
                 self._count(self.pool_room(node.pool), node, 1)
 
+    def rooms(self, placement: Placement) -> dict[NodeId, Room]:
+        """Copies of the rooms a placement touches, for `restore`."""
+        return {p.node: self.nodes[p.node].room.copied() for p in placement if p.node in self.nodes}
+
+    def restore(self, rooms: dict[NodeId, Room]) -> None:
+        """Put rooms back exactly as they were copied."""
+        for name, room in rooms.items():
+            node = self.nodes[name]
+            if node.usable:
+                self._count(self.pool_room(node.pool), node, -1)
+            node.room = room
+            if node.usable:
+                self._count(self.pool_room(node.pool), node, 1)
+
     def correct(self, job: JobId, placed: PlacedBundle, true: tuple[int, ...]) -> None:
         """Replace the predicted device ids of one entry by the true ones."""
         node = self.nodes.get(placed.node)
@@ -302,6 +317,12 @@ class State:
         node.room.correct(job, placed, true)
         if node.usable:
             self._count(self.pool_room(node.pool), node, 1)
+
+    def unreport(self, job: JobId, placement: Placement) -> None:
+        """Ray has given the job's devices back: what a kept claim holds of them is a prediction again."""
+        for name in {placed.node for placed in placement if placed.node in self.nodes}:
+            for hold in self.nodes[name].room.holds:
+                hold.reported = hold.reported and hold.job != job
 
     # ── questions ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -143,6 +143,7 @@ def _admitted(state: State, event: ev.Admitted) -> None:
     state.hold(job.job, event.placement, job.bundles)
     state.active.add(job.job)
     state.held.discard(job.job)
+    state.fencing.discard(job.job)
     state.creating[job.job] = len(event.placement)
     job.state, job.attempt, job.pool, job.model = "claimed", event.attempt, event.pool, event.model
     job.placement, job.gang, job.started, job.held, job.resized = event.placement, "creating", False, False, False
@@ -198,9 +199,13 @@ def _attempt_moved(
             if job.gang == "removing":
                 job.gang = "removed"
                 job.unfenced = event.unfenced
+                state.unreport(job.job, job.placement)
+                if event.unfenced:
+                    state.fencing.add(job.job)
         case ev.GangHeld():
             job.held, job.state = True, "starting"
             state.held.add(job.job)
+            state.fencing.discard(job.job)
     state.unsettled.add(job.job)
 
 
@@ -225,6 +230,7 @@ def _leave(state: State, job: Job) -> None:
     state.unhold(job.job, job.placement, job.bundles)
     state.active.discard(job.job)
     state.held.discard(job.job)
+    state.fencing.discard(job.job)
     state.unsettled.discard(job.job)
     state.deadlines.pop(job.job, None)
     state.creating.pop(job.job, None)
@@ -273,13 +279,22 @@ def _node_joined(state: State, event: ev.NodeJoined) -> None:
             node.degraded["spec_changed"] = Fact(event.at_ms, f"joined as {event.spec}, jobs hold it as {node.spec}")
         else:
             node.spec, node.room = event.spec, Room.of(event.spec)
-    if node.ray_id != event.ray_id or (event.boot_id is not None and event.boot_id != node.boot_id):
+    rebooted = None not in (event.boot_id, node.boot_id) and event.boot_id != node.boot_id
+    if node.ray_id != event.ray_id or rebooted:
         node.reset_seen = True
+        _swept_by_reset(state, node)
     node.ray_id, node.boot_id, node.measured = event.ray_id, event.boot_id or node.boot_id, event.measured
     node.labels, node.present = dict(event.labels), True
     node.fatal.pop("ray_dead", None)
     _judge(state, node, event.at_ms)
     state.index(node)
+
+
+def _swept_by_reset(state: State, node: Node) -> None:
+    """Nothing of an attempt outlives the Ray node or the boot it ran in: the node is fenced for every job it held."""
+    for job_id in node.jobs:
+        job = state.jobs[job_id]
+        job.unfenced = tuple(name for name in job.unfenced if name != node.node)
 
 
 def _node_changed(

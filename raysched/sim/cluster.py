@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from raysched.core import events as ev
 from raysched.core.decisions import CreateGang, Decision, RemoveGang, StartAttempt, StopAttempt
-from raysched.core.model import JobId, NodeId, NodeSpec, PoolId, placement_nodes
+from raysched.core.model import JobId, NodeId, NodeSpec, Placement, PoolId, placement_nodes
 from raysched.runtime.inbox import Report
 from raysched.runtime.ports import Gang
 
@@ -71,6 +71,7 @@ class SimAttempt(Struct):
     order: CreateGang
     ready: bool = False
     started: bool = False
+    failed: ev.GangFailed | None = None
     ended: ev.AttemptEnded | None = None
     began_ms: int = 0
 
@@ -89,6 +90,7 @@ class SimCluster:
         self.clock, self.tell, self.runtime_ms, self.ran = clock, tell, runtime_ms, ran
         self.nodes: dict[NodeId, SimNode] = {}
         self.attempts: dict[tuple[JobId, int], SimAttempt] = {}
+        self._removed: dict[tuple[JobId, int], Placement] = {}
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._count = count()
         self._news: list[ev.AnyEvent] = []
@@ -146,8 +148,17 @@ class SimCluster:
                 self._news.append(ev.GangReady(at_ms=at_ms, job=gang.job, attempt=gang.attempt))
             if found.started and not found.ended:
                 self._news.append(ev.AttemptStarted(at_ms=at_ms, job=gang.job, attempt=gang.attempt))
+            if found.failed is not None:
+                self._news.append(found.failed)
             if found.ended is not None:
                 self._news.append(found.ended)
+
+    def announce(self) -> None:
+        """Tell a new listener of every node, as Ray's node table does."""
+        for node in self.nodes.values():
+            self._joined(node)
+            if not node.alive:
+                self._news.append(ev.NodeGone(at_ms=self.clock.at_ms, node=node.node, detail="node_dead"))
 
     # ── attempts ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -169,7 +180,8 @@ class SimCluster:
     def _never(self, key: tuple[JobId, int], detail: str) -> None:
         found = self.attempts.get(key)
         if found is not None and not found.ended and not found.ready:
-            self._news.append(ev.GangFailed(at_ms=self.clock.at_ms, job=key[0], attempt=key[1], detail=detail))
+            found.failed = ev.GangFailed(at_ms=self.clock.at_ms, job=key[0], attempt=key[1], detail=detail)
+            self._news.append(found.failed)
 
     def _start(self, key: tuple[JobId, int]) -> None:
         found = self.attempts.get(key)
@@ -207,7 +219,9 @@ class SimCluster:
 
     def _remove(self, key: tuple[JobId, int]) -> None:
         found = self.attempts.pop(key, None)
-        nodes = placement_nodes(found.order.placement) if found is not None else ()
+        if found is not None:
+            self._removed[key] = found.order.placement
+        nodes = placement_nodes(self._removed.get(key, ()))
         unfenced = tuple(n for n in nodes if n not in self.nodes or not self.nodes[n].speaks)
         self._news.append(ev.GangRemoved(at_ms=self.clock.at_ms, job=key[0], attempt=key[1], unfenced=unfenced))
 

@@ -11,6 +11,7 @@ from raysched.runtime.loop import Loop
 from raysched.runtime.quota_book import QuotaBook
 from raysched.runtime.service import Service
 from raysched.sim.cluster import SimClock, SimCluster, SimNode
+from raysched.sim.crash import CrashCluster, Crashed, CrashJournal, CrashPoint, CrashQuota, CrashStep
 from raysched.store.memory import MemoryDisk, MemoryJournal, MemoryLedgerStore
 
 REPORT_EVERY_MS = 5_000
@@ -34,6 +35,7 @@ class Simulation:
         self.disk = MemoryDisk()
         self.through_codec = through_codec
         self.runtimes: dict[JobId, Runtime] = {}
+        self.crash = CrashPoint()
         self.cluster = SimCluster(self.clock, self._tell, self._runtime_ms, self._ran)
         self.quota = QuotaBook(MemoryLedgerStore(self.disk, through_codec))
         self.service = self._start()
@@ -41,16 +43,19 @@ class Simulation:
         self._due_ms: int | None = start_ms
 
     def _start(self) -> Service:
-        loop = Loop(self.clock, MemoryJournal(self.disk, self.through_codec), self.quota, self.cluster)
+        journal = CrashJournal(MemoryJournal(self.disk, self.through_codec), self.crash)
+        quota, cluster = CrashQuota(self.quota, self.crash), CrashCluster(self.cluster, self.crash)
+        loop = Loop(self.clock, journal, quota, cluster)
         loop.recover()
         return Service(loop, self.config, self.start_ms)
 
     # ── crashes ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def restart_scheduler(self) -> None:
-        """Kill the scheduler and start another from journal and ledger; agents report to the new one."""
+        """Kill the scheduler and start another from journal and ledger; nodes and agents report to the new one."""
         self.service = self._start()
         self._due_ms = self.clock.now_ms()
+        self.cluster.announce()
         for node in self.cluster.nodes.values():
             if node.speaks:
                 self._tell([node.report()])
@@ -58,7 +63,11 @@ class Simulation:
     def restart_quota(self) -> None:
         """Kill the quota actor and start another from its store."""
         self.quota = QuotaBook(MemoryLedgerStore(self.disk, self.through_codec))
-        self.service.loop.quota = self.quota
+        self.service.loop.quota = CrashQuota(self.quota, self.crash)
+
+    def crash_at(self, step: CrashStep) -> None:
+        """Crash the scheduler, and start another, after `step` of the next tick in which that step does something."""
+        self.crash.step = step
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -67,14 +76,38 @@ class Simulation:
         for _ in range(ROUNDS):
             self.cluster.advance()
             self._keep_alive()
-            before = self.service.state.seq
-            self._due_ms = self.service.tick()
-            now_ms = self.clock.now_ms()
-            next_ms = self.cluster.next_ms()
-            quiet = self.service.state.seq == before and (self._due_ms is None or self._due_ms > now_ms)
-            if quiet and (next_ms is None or next_ms > now_ms):
+            if self._tick() and not self._is_due():
                 return
         raise RuntimeError(f"the plan does not come to rest at {self.clock.now_ms()} ms")
+
+    def _tick(self) -> bool:
+        """One tick; returns whether nothing came of it."""
+        before = self.service.state.seq
+        try:
+            self._due_ms = self._needed(self.service.tick())
+        except Crashed:
+            self.restart_scheduler()
+            return False
+        finally:
+            self.crash.in_tick = False
+        return self.service.state.seq == before
+
+    def _is_due(self) -> bool:
+        due = (self._due_ms, self.cluster.next_ms())
+        return any(at is not None and at <= self.clock.now_ms() for at in due)
+
+    def _needed(self, due_ms: int | None) -> int | None:
+        """When to tick again. The inbox asks for every node's next report; while all nodes speak, or what their silence
+        means is known, nothing would come of it: then only the plan's own time counts, and a year passes quickly."""
+        loop = self.service.loop
+        if loop.last is None or loop.store_error is not None or due_ms is None or due_ms <= self.clock.now_ms():
+            return due_ms
+        told = loop.state.nodes
+        for name, node in self.cluster.nodes.items():
+            known = told.get(name)
+            if not node.speaks and known is not None and known.reported and not (known.silent_ms and known.stale):
+                return due_ms
+        return loop.last.wake_ms
 
     def run_until(self, until_ms: int) -> None:
         """Go on to `until_ms`, stopping wherever something happens."""
