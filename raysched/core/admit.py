@@ -75,7 +75,7 @@ class Admission:
     ) -> bool:
         """Go on with a share until one of its jobs starts; False when none is left."""
         for job, options in places:
-            # The second step walks the same queues: who got in with the first still stands there until the plan is folded.
+            # Who got in with the first step still stands in the queues until the plan is folded.
             if job.job in self.admitted:
                 continue
             if job.retry_ms > self.making.now_ms:

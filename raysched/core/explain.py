@@ -43,8 +43,8 @@ class Standing(Struct, frozen=True):
 
 def standing(state: State, ledger: Ledger, job: Job) -> Standing:
     """The admission state and the one reason shown in lists: of a job that is held by its node NODE_SUSPECT; of a
-    queued one the first blocker in the order evidence → limit → quota → loan → reservation → nodes → policy. A job behind
-    a blocked head has no record of its own: its reason is derived here, and BEHIND_HEAD comes last."""
+    queued one the first blocker in the order evidence → limit → quota → loan → reservation → nodes → policy. A job
+    behind a blocked head has no record of its own: its reason is derived here, and BEHIND_HEAD comes last."""
     record = ledger.records.get(job.job)
     if job.state != "queued":
         reason: Reason | None = "NODE_SUSPECT" if job.state == "starting" and job.held else None

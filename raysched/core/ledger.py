@@ -424,6 +424,10 @@ class Ledger:
 def describe(row: QuotaRow) -> str:
     """A blocking row in words, with its numbers."""
     limit = row.limit + row.override
+    if row.reason == "WAITING_RECLAIM":
+        left = format_amount(row.kind, max(0, row.remaining + row.override))
+        asked = format_amount(row.kind, row.request)
+        return f"WAITING_RECLAIM: {row.scope} owns enough {row.kind}, but has lent it: {left} left, asked {asked}"
     return (
         f"{row.reason}: {row.scope}: {format_amount(row.kind, row.used)} of {format_amount(row.kind, limit)} "
         f"{row.kind} in use, asked {format_amount(row.kind, row.request)}"

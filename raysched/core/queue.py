@@ -52,8 +52,8 @@ def options(state: State, ledger: Ledger, share_id: ShareId, key: ClassKey) -> l
 
 
 def own_pools(ledger: Ledger, share: Share) -> list[PoolId]:
-    """Pools in which the share owns quota, in configuration order."""
-    return [pool for pool in ledger.pool_order() if any(share.nominal.get(pool, {}).values())]
+    """Pools in which the share has nominal, in configuration order. An entry of 0 is one: there it only borrows."""
+    return [pool for pool in ledger.pool_order() if pool in share.nominal]
 
 
 def lending_pools(ledger: Ledger, share: Share, workload: str) -> list[PoolId]:

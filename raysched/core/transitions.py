@@ -436,6 +436,8 @@ def late(state: State, job: JobId, attempt: int) -> bool:
 
 def all_silent(state: State, now_ms: int) -> NodeId | None:
     """The first node of a cluster in which every agent that ever reported fell silent within one interval."""
+    if any(node.reported and node.silent_ms is None for node in state.nodes.values()):
+        return None  # a failed node that speaks shows that the way to the agents is open
     spoke = [node for node in state.nodes.values() if node.reported and node.health not in ("failed", "validating")]
     times = [node.silent_ms for node in spoke]
     if len(spoke) < 2 or any(at is None for at in times):

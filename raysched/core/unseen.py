@@ -65,6 +65,4 @@ def _swaps(state: State, ledger: Ledger, job: Job, claim: Claim, now_ms: int) ->
         if node is None or stand_in is None or stand_in.pool not in ledger.pools:
             continue
         if ledger.pools[stand_in.pool].role == "standby":
-            yield ev.NodeSwapped(
-                at_ms=now_ms, failed=failed, spare=spare, pool=node.pool, standby_pool=stand_in.pool
-            )
+            yield ev.NodeSwapped(at_ms=now_ms, failed=failed, spare=spare, pool=node.pool, standby_pool=stand_in.pool)

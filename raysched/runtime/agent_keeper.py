@@ -74,7 +74,7 @@ class AgentKeeper:
             old = ray.get_actor(name, namespace=NAMESPACE)
         except ValueError:
             return True
-        pinned: str | None = None
+        pinned: Any = None
         try:
             pinned = ray.get(old.ray_id.remote(), timeout=2.0)
         except Exception:

@@ -214,6 +214,14 @@ def start_actors(address: str, config_path: Path, *, nvml: bool, journal: str = 
 # ── the API ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def free_port() -> int:
+    """A port of the loopback interface that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def _check_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

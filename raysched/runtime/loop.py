@@ -38,6 +38,7 @@ class Loop:
         self.store_error: str | None = None
         self.last: Plan | None = None
         self._plans = 0
+        self._untold: list[ev.AnyEvent] = []
         self._owed: tuple[tuple[ev.AnyEvent, ...], tuple[Decision, ...]] | None = None
 
     # ── start ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,15 +100,12 @@ class Loop:
         return min((at for at in (wake_ms, due) if at is not None), default=None)
 
     def _take(self, now_ms: int) -> None:
-        events = [*self.cluster.poll(), *self.inbox.drain(self.state, now_ms)]
-        events = [event for event in events if not self._is_late(event)]
-        if not events:
-            return
-        try:
+        # What a broken store kept back comes first: news out of their order would tell another story.
+        self._untold += [*self.cluster.poll(), *self.inbox.drain(self.state, now_ms)]
+        events = [event for event in self._untold if not self._is_late(event)]
+        if events:
             self.record(events)
-        except StoreFailed:
-            self.inbox.add(events)
-            raise
+        self._untold = []
 
     def _is_late(self, event: ev.AnyEvent) -> bool:
         """News of an attempt that is over is dropped before it costs a line of the journal."""

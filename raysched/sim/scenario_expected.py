@@ -2,6 +2,7 @@
 
 Amounts are written as people write them and read into the integers of units.py."""
 
+import difflib
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct
@@ -73,6 +74,9 @@ def _holding(given: object, required: tuple[str, ...], optional: tuple[str, ...]
 
     def part(key: str, value: object) -> object:
         if key not in known:
+            close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
+            if close:
+                raise ValueError(f"unknown key (did you mean {close[0]}?)")
             return read_amount(checked_kind(key), value)
         if not isinstance(value, str) or not value:
             raise ValueError(f"must be a name, got {shown(value)}")
