@@ -6,6 +6,7 @@ charges follow claim → commit → release, or claim → void | expire."""
 from msgspec import Struct, field
 
 from raysched.core.model import (
+    Bundle,
     GroupId,
     JobId,
     Override,
@@ -148,12 +149,13 @@ class Moved(Entry, frozen=True):
 
 
 class Resized(Entry, frozen=True):
-    """A running job is charged `amounts` instead of what it was, in one step."""
+    """A running job is charged `amounts` instead of what it was, in one step. `bundles` are what they are the sum of."""
 
     job: JobId
     amounts: Amounts
     placement: Placement
     by: UserId
+    bundles: tuple[Bundle, ...] = ()
 
 
 class Recorded(Entry, frozen=True):

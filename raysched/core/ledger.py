@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from raysched.core import entries as e
 from raysched.core.model import (
+    Bundle,
     GroupId,
     JobId,
     Override,
@@ -33,7 +34,8 @@ V = TypeVar("V")
 
 
 class Claim(Struct):
-    """A charge that stands. `admitted_ms`: of its first attempt, kept over swaps; it orders loans."""
+    """A charge that stands. `admitted_ms`: of its first attempt, kept over swaps; it orders loans. `bundles`: what a
+    resize made of the job."""
 
     job: JobId
     attempt: int
@@ -50,6 +52,7 @@ class Claim(Struct):
     committed: bool = False
     reservation: ReservationId | None = None
     draws: Amounts = field(default_factory=dict)
+    bundles: tuple[Bundle, ...] = ()
 
     def ask(self) -> Ask:
         """The request that charged it."""
@@ -241,7 +244,7 @@ class Ledger:
             case e.Moved():
                 return self._recharge(entry.job, share=entry.share)
             case e.Resized():
-                return self._recharge(entry.job, amounts=entry.amounts, placement=entry.placement)
+                return self._recharge(entry.job, None, entry.amounts, entry.placement, entry.bundles)
             case e.Recorded():
                 return _put(self.records, entry.record.job, entry.record)
             case e.ReservationSet() | e.ReservationReleased():
@@ -313,14 +316,16 @@ class Ledger:
         share: ShareId | None = None,
         amounts: Amounts | None = None,
         placement: Placement | None = None,
+        bundles: tuple[Bundle, ...] = (),
     ) -> Undo:
         claim = self.claims[job]
-        before = (claim.share, claim.amounts, claim.placement)
-        after = (share or claim.share, claim.amounts if amounts is None else amounts, placement or claim.placement)
+        before = (claim.share, claim.amounts, claim.placement, claim.bundles)
+        resized = claim.amounts if amounts is None else amounts
+        after = (share or claim.share, resized, placement or claim.placement, bundles or claim.bundles)
 
-        def become(new: tuple[ShareId, Amounts, Placement]) -> None:
+        def become(new: tuple[ShareId, Amounts, Placement, tuple[Bundle, ...]]) -> None:
             self.quota.uncharge(claim.ask())
-            claim.share, claim.amounts, claim.placement = new
+            claim.share, claim.amounts, claim.placement, claim.bundles = new
             self.quota.charge(claim.ask(), check=False)
 
         become(after)

@@ -56,7 +56,7 @@ def resize(
         )
     placement = found.placement
     return Resize(
-        [e.Resized(at_ms=now_ms, job=job.job, amounts=amounts, placement=placement, by=by)],
+        [e.Resized(at_ms=now_ms, job=job.job, amounts=amounts, placement=placement, by=by, bundles=bundles)],
         [ev.BundlesChanged(at_ms=now_ms, job=job.job, bundles=bundles, by=by, placement=placement)],
     )
 

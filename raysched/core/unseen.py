@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from raysched.core import events as ev
 from raysched.core.ledger import Claim, Ledger
 from raysched.core.making import Making
-from raysched.core.model import NodeId
+from raysched.core.model import NodeId, UserId
 from raysched.core.settle import finish
 from raysched.core.state import Job, State
+
+BOOKS = UserId("raysched")  # who asked is in the ledger's entry
 
 
 def unseen(state: State, ledger: Ledger, now_ms: int) -> list[ev.AnyEvent]:
@@ -26,7 +28,21 @@ def unseen(state: State, ledger: Ledger, now_ms: int) -> list[ev.AnyEvent]:
         )
         for job, claim in claims
     ]
-    return [*_releases(state, ledger, now_ms), *swaps.values(), *admitted]
+    return [*_commands(state, ledger, now_ms), *_releases(state, ledger, now_ms), *swaps.values(), *admitted]
+
+
+def _commands(state: State, ledger: Ledger, now_ms: int) -> Iterator[ev.AnyEvent]:
+    """Active jobs that were charged to another share or resized."""
+    for job_id, claim in sorted(ledger.claims.items()):
+        job = state.jobs.get(job_id)
+        if job is None or job.attempt != claim.attempt:
+            continue
+        if job.share != claim.share:
+            yield ev.JobMoved(at_ms=now_ms, job=job_id, share=claim.share, by=BOOKS)
+        if claim.bundles and job.bundles != claim.bundles:
+            yield ev.BundlesChanged(
+                at_ms=now_ms, job=job_id, bundles=claim.bundles, by=BOOKS, placement=claim.placement
+            )
 
 
 def _claims(state: State, ledger: Ledger) -> Iterator[tuple[Job, Claim]]:

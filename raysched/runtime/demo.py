@@ -64,9 +64,12 @@ def run(failed_after: str = "10s", as_json: bool = False) -> int:
     story = Story(duration_text(parse_duration_ms(failed_after)), home, _console(as_json))
     try:
         # Ray's driver writes a page about every node that dies; here one is killed on purpose.
-        with open(home / "driver.log", "w") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            with story.cluster():
-                story.tell()
+        with contextlib.ExitStack() as aside:
+            log = aside.enter_context(open(home / "driver.log", "w"))
+            aside.enter_context(contextlib.redirect_stdout(log))
+            aside.enter_context(contextlib.redirect_stderr(log))
+            aside.enter_context(story.cluster())
+            story.tell()
         if as_json:
             print(json.dumps(story.facts, indent=2))
         return 0

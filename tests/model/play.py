@@ -168,6 +168,9 @@ class Play:
 
     def _ask(self, spec: JobSpec) -> None:
         service = self.sim.service
+        if service.loop.store_error is not None:
+            service.submit(msgspec.to_builtins(spec), spec.user)
+            return  # what was posted is folded only now: not the same state
         alone = not any(job.share == spec.share and job.state == "queued" for job in service.state.jobs.values())
         told = msgspec.to_builtins(spec)
         before = digest(service.state), ledger_digest(service.ledger)
