@@ -242,6 +242,8 @@ def _record(
         quota_rows=quota_rows,
         capacity_rows=capacity,
         reservation=draws.reservation,
+        books_version=draft.ledger.version,
+        workload=job.spec.workload,
     )
 
 

@@ -30,7 +30,7 @@ class Admission:
     def __init__(self, making: Making) -> None:
         self.making = making
         self.no_room: dict[Shape, str] = {}
-        self.blocked: dict[JobId, AdmissionRecord] = {}
+        self.blocked: dict[JobId, tuple[AdmissionRecord, int]] = {}
         self.admitted: set[JobId] = set()
         self.full = False
 
@@ -40,10 +40,14 @@ class Admission:
         borrowers = self._step(shares, own_only=True)
         if borrowers and not self.full:
             self._step(sorted(borrowers), own_only=False)
-        for job, record in self.blocked.items():
+        self._record()
+
+    def _record(self) -> None:
+        """Each record stands among the entries where it was decided, so that the books before it are those it saw."""
+        for job, (record, place) in sorted(self.blocked.items(), key=lambda item: item[1][1], reverse=True):
             last = self.making.ledger.records.get(job)
             if last is None or (last.admission_state, last.reason) != (record.admission_state, record.reason):
-                self.making.entries.append(e.Recorded(at_ms=self.making.now_ms, record=record))
+                self.making.entries.insert(place, e.Recorded(at_ms=self.making.now_ms, record=record))
 
     def _step(self, shares: list[ShareId], own_only: bool) -> set[ShareId]:
         """One step over all shares in turn; returns those with a job that must borrow."""
@@ -106,7 +110,7 @@ class Admission:
             walk.blocked(job, None)
             return False
         if first is not None:
-            self.blocked[job.job] = first
+            self.blocked[job.job] = (first, len(self.making.entries))
         walk.blocked(job, reason)
         return False
 

@@ -149,7 +149,7 @@ class Moved(Entry, frozen=True):
 
 
 class Resized(Entry, frozen=True):
-    """A running job is charged `amounts` instead of what it was, in one step. `bundles` are what they are the sum of."""
+    """A running job is charged `amounts`, the sum of `bundles`, instead of what it was, in one step."""
 
     job: JobId
     amounts: Amounts

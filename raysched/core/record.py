@@ -77,8 +77,8 @@ class CapacityRow(Struct, frozen=True, array_like=True):
 class AdmissionRecord(Struct, frozen=True, omit_defaults=True):
     """One decision on one request. `bundles_fit` of `bundles_asked` could be placed on the usable nodes with
     reservations left whole; `bundles_fit_unreserved` if reservations did not exist. `refused`: the findings that
-    refused a submission (then it is REJECTED). The headline fields (`scope` … `request_quantity`) repeat the row that
-    binds, for people and for SQL."""
+    refused a submission (then it is REJECTED). `books_version`: the ledger version the plan began with. The headline
+    fields (`scope` … `request_quantity`) repeat the row that binds, for people and for SQL."""
 
     job: JobId
     attempt: int
@@ -109,3 +109,5 @@ class AdmissionRecord(Struct, frozen=True, omit_defaults=True):
     reservation: ReservationId | None = None
     override_authority: str | None = None
     refused: tuple[str, ...] = ()
+    books_version: int = 0
+    workload: str = "training"

@@ -54,8 +54,16 @@ class Desk:
     """Turns actions into changes over one state and one ledger. `context` is the part of the configuration file that
     the books do not hold (node specs, presets of pools)."""
 
-    def __init__(self, state: State, ledger: Ledger, context: ClusterConfig, origin_ms: int) -> None:
+    def __init__(
+        self,
+        state: State,
+        ledger: Ledger,
+        context: ClusterConfig,
+        origin_ms: int,
+        history: Callable[[ShareId], list[tuple[int, e.ShareSet]]],
+    ) -> None:
         self.state, self.ledger, self.context, self.origin_ms = state, ledger, context, origin_ms
+        self.history = history
 
     def config(self) -> ClusterConfig:
         """The configuration as the books have it now."""
@@ -161,6 +169,20 @@ def _share_change(desk: Desk, old: Share | None, new: Share, by: UserId, now_ms:
     entry = e.ShareSet(at_ms=now_ms, share=new, by=by, base=params.get("base"))
     before = None if old is None else share_to_keys(old)
     return Change(f"share {new.share}", [entry], [], before, share_to_keys(new))
+
+
+def _rollback(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
+    """A share as it was at a ledger version; an ordinary change with all its checks, and a new version."""
+    name, wanted = ShareId(str(params["name"])), params["version"]
+    versions = [(version, entry) for version, entry in desk.history(name) if version <= int(wanted)]
+    if not versions:
+        raise Refusal("UNKNOWN_VERSION", 404, f"share {name} did not exist at version {wanted}")
+    old, new = desk.ledger.shares.get(name), versions[-1][1].share
+    if old is None:
+        _refuse(refuses_size(desk.state, desk.ledger, None, new))
+    else:
+        _refuse(refuses_change(desk.state, desk.ledger, old, new))
+    return _share_change(desk, old, new, by, now_ms, params)
 
 
 def _set_limits(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
@@ -294,6 +316,7 @@ ACTIONS: dict[str, Callable[[Desk, Params, UserId, int], Change]] = {
     "stop_share": _stop_share,
     "open_share": _open_share,
     "delete_share": _delete_share,
+    "rollback": _rollback,
     "set_limits": _set_limits,
     "set_group": _set_group,
     "reserve": _reserve,
@@ -307,4 +330,4 @@ ACTIONS: dict[str, Callable[[Desk, Params, UserId, int], Change]] = {
     "repool_node": _repool_node,
     "repair_task": _repair_task,
 }
-SHARE_ADMIN = frozenset({"set_share", "stop_share", "open_share", "delete_share", "set_limits"})
+SHARE_ADMIN = frozenset({"set_share", "stop_share", "open_share", "delete_share", "set_limits", "rollback"})

@@ -51,6 +51,7 @@ GROUPS: Final = {
         "move",
         "resize",
         "admin",
+        "apply",
     ),
     "reads": (
         "get_blob",
@@ -74,6 +75,8 @@ GROUPS: Final = {
         "health",
         "metrics",
         "check",
+        "share_history",
+        "verify",
     ),
 }
 

@@ -7,13 +7,13 @@ durable before it is answered. Safe to call from any thread: one lock serialises
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from raysched.config import ClusterConfig, bundles_from_keys, entries
+from raysched.config import ClusterConfig, bundles_from_keys, entries, parse_config, share_to_keys
 from raysched.core import entries as e
 from raysched.core import events as ev
 from raysched.core.admission import assess
@@ -28,8 +28,10 @@ from raysched.core.record import AdmissionRecord
 from raysched.core.resize import Resize, resize
 from raysched.core.state import Job, State
 from raysched.core.units import GPU
+from raysched.core.verify import verify
 from raysched.runtime import views
 from raysched.runtime.admin import Change, Desk
+from raysched.runtime.apply import differences
 from raysched.runtime.inbox import Report
 from raysched.runtime.loop import Loop
 from raysched.runtime.ports import Stale
@@ -64,7 +66,22 @@ class Service:
         return self.loop.clock.now_ms()
 
     def _desk(self) -> Desk:
-        return Desk(self.state, self.ledger, self.context, self.origin_ms)
+        return Desk(self.state, self.ledger, self.context, self.origin_ms, self._share_versions)
+
+    def _entries(self) -> Iterator[tuple[int, e.AnyEntry]]:
+        """The whole ledger, in pages."""
+        after = 0
+        while changes := self.loop.quota.read(after, 10_000):
+            for change in changes:
+                yield change.version, change.entry
+            after = changes[-1].version
+
+    def _share_versions(self, share: ShareId) -> list[tuple[int, e.ShareSet]]:
+        return [
+            (version, entry)
+            for version, entry in self._entries()
+            if isinstance(entry, e.ShareSet) and entry.share.share == share
+        ]
 
     def fill(self, config: ClusterConfig) -> bool:
         """On first start the configuration fills the books; later the books win. Returns whether it filled them.
@@ -325,6 +342,67 @@ class Service:
             version = self.ledger.version
         self.wake()
         return {"version": version, "changed": changed}
+
+    @answers
+    def apply(self, config: View, by: str, dry_run: bool = False, prune: bool = False) -> View:
+        """Make the books say what a configuration file says, all of it or nothing; `dry_run` lists the differences."""
+        wanted = parse_config(config)
+        with self.lock:
+            self._desk().allow("apply", {}, UserId(by))
+            now_ms = self._now()
+            found = differences(self.state, self.ledger, wanted, UserId(by), now_ms, prune)
+            listed = [
+                {
+                    "subject": difference.subject,
+                    "before": views.plain(difference.before),
+                    "after": views.plain(difference.after),
+                    "refused": difference.refused,
+                }
+                for difference in found
+            ]
+            if dry_run:
+                return {"version": self.ledger.version, "differences": listed}
+            refused = [difference.refused for difference in found if difference.refused is not None]
+            if refused:
+                raise Refusal("REFUSED", 409, "nothing was changed: " + "; ".join(refused))
+            if found:
+                self._post([difference.entry for difference in found])
+                self.context = wanted
+                told = [
+                    ev.AdminActed(
+                        at_ms=now_ms,
+                        by=UserId(by),
+                        action="apply",
+                        subject=difference.subject,
+                        before=_json(difference.before),
+                        after=_json(difference.after),
+                        version=self.ledger.version,
+                    )
+                    for difference in found
+                ]
+                self.loop.record(told)
+            version = self.ledger.version
+        self.wake()
+        return {"version": version, "differences": listed}
+
+    @answers
+    def share_history(self, share: str) -> list[View]:
+        """Every version of a share: when, by whom, and its keys."""
+        return [
+            {"version": version, "at_ms": entry.at_ms, "by": entry.by, "share": share_to_keys(entry.share)}
+            for version, entry in self._share_versions(ShareId(share))
+        ]
+
+    @answers
+    def verify(self) -> View:
+        """Decide every stored record again and compare: with the row, and with the books before it."""
+        found = verify(self._entries())
+        return {
+            "rows": found.ledger.version,
+            "decided": found.decided,
+            "compared": found.compared,
+            "disagreements": [views.plain(one) for one in found.found],
+        }
 
     def _effects(self, change: Change, now_ms: int) -> View:
         """What a change of the books would do at once: who would start, who would wait, what would be over."""

@@ -10,6 +10,7 @@ from raysched.core.explain import explain, standing
 from raysched.core.ledger import Ledger, ReservationBook
 from raysched.core.loans import lent, loans
 from raysched.core.model import ACTIVE, Limits, Share, placement_nodes
+from raysched.core.remedy import cheapest_change
 from raysched.core.state import Job, Node, State
 from raysched.core.units import GPU, Amounts, add_into
 from raysched.runtime.inbox import Inbox
@@ -59,8 +60,8 @@ def job_view(state: State, ledger: Ledger, job: Job) -> View:
 
 def explain_view(state: State, ledger: Ledger, job: Job, now_ms: int) -> View:
     """The blocker chain of one job."""
-    found = explain(state, ledger, job, now_ms)
-    return {**plain(found), "change": None}
+    change = cheapest_change(state, ledger, job, now_ms)
+    return {**plain(explain(state, ledger, job, now_ms)), "change": None if change is None else plain(change)}
 
 
 def share_view(state: State, ledger: Ledger, share: Share, lending: dict[Any, Amounts]) -> View:

@@ -5,7 +5,7 @@ The values a scenario file becomes; scenario_reading.py reads it, scenario_run.p
     timeline times      offsets or ISO times, never falling
     set_group           {group, members}; cordon {node, reason}, uncordon {node}, repool_node {node, pool}
     by                  every action that somebody does takes `by`, the calling user (default: a cluster admin)
-    jobs                also priority, share, pool, model, nodes
+    jobs                also priority, share, pool, model, nodes; of a refused submission: rejected
     usage.users         `share` may be left out: then it is the sum over all shares
     loans               a `pool` may be named; compared are the kinds that the list names (default gpu)
     pools               also contention

@@ -9,7 +9,7 @@ from raysched.config.sections import Keys
 from raysched.core.model import LOWEST_PRIORITY
 from raysched.core.units import GPU, format_amount
 from raysched.runtime.service import Service
-from raysched.sim.scenario_expected import NUMBERS, Expected, Holding, RecordExpected, signed_amount
+from raysched.sim.scenario_expected import NUMBERS, Expected, Holding, JobExpected, RecordExpected, signed_amount
 
 UNDER_REPAIR: Final = ("validating", "quarantined")  # told as `failed` too: until validated, a node has failed
 Row = dict[str, Any]
@@ -65,13 +65,25 @@ def _missing(path: str, what: str, expected: Any) -> Check:
 def _jobs(expected: Mapping[str, Keys], service: Service, _: list[Row]) -> list[Check]:
     found: list[Check] = []
     for name, keys in expected.items():
-        view = service.job(name)
-        if "error" in view:
+        view = _job_view(service, name)
+        if view is None:
             found.append(_missing(f"jobs.{name}", "job", dict(_given(keys))))
             continue
         for field, value in _given(keys):
             found.append(_check(f"jobs.{name}.{field}", _job_word(field, value), _job_word(field, view[field])))
     return found
+
+
+def _job_view(service: Service, name: str) -> Row | None:
+    """The job; of a refused submission, which leaves none, what its record says."""
+    view: Row = service.job(name)
+    if "error" not in view:
+        return view
+    record = next((record for job, record in service.ledger.records.items() if job == name), None)
+    if record is None or record.admission_state != "REJECTED":
+        return None
+    told = {"state": "rejected", "admission": "REJECTED", "contention": record.contention_state}
+    return {**dict.fromkeys(JobExpected.model_fields), "share": str(record.share), **told}
 
 
 def _job_word(field: str, value: Any) -> Any:

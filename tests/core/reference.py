@@ -218,9 +218,7 @@ def flow(arcs: dict[tuple[Key, Key], int], source: Key, sink: Key) -> int:
     return total
 
 
-def _path(
-    left: dict[tuple[Key, Key], int], near: dict[Key, set[Key]], source: Key, sink: Key
-) -> list[tuple[Key, Key]]:
+def _path(left: dict[tuple[Key, Key], int], near: dict[Key, set[Key]], source: Key, sink: Key) -> list[tuple[Key, Key]]:
     came: dict[Key, Key] = {source: source}
     queue = deque([source])
     while queue and sink not in came:

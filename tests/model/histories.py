@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from random import Random
 
+from raysched.sim.crash import CrashStep
 from tests.model.play import Play
 from tests.model.worlds import World, world
 
 STEPS = 25
+STEPS_OF_A_TICK: tuple[CrashStep, ...] = ("polled", "journaled", "planned", "posted", "folded", "performed")
 
 
 def history(seed: int, steps: int = STEPS, of: Callable[[int], World] = world) -> Play:
@@ -47,6 +49,7 @@ def act(play: Play, rng: Random) -> None:
         (2, lambda: play.break_disk(n[0])),
         (1, play.restart_scheduler),
         (1, play.restart_quota),
+        (2, lambda: play.crash(STEPS_OF_A_TICK[n[0] % len(STEPS_OF_A_TICK)])),
     ]
     play.mend()
     rng.choices([each for _, each in acts], [weight for weight, _ in acts])[0]()

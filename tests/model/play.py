@@ -334,7 +334,7 @@ class Play:
             self._admin("reconcile", {"pool": "main"})
 
     def break_disk(self, appends: int) -> None:
-        """After so many more appends the journal cannot be written. Ticks wait, commands are refused, nothing is lost."""
+        """After so many more appends the journal cannot be written: ticks wait, commands are refused, nothing is lost."""
         self.sim.service.loop.journal = Stumbling(self.sim.service.loop.journal, appends % 3)
 
     def mend(self, sure: bool = False) -> None:

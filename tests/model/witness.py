@@ -10,7 +10,7 @@ from msgspec import structs
 
 from raysched.core import entries as e
 from raysched.core import events as ev
-from raysched.core.model import ACTIVE, JobId, Override, Placement, Share, ShareId, UserId, placement_nodes
+from raysched.core.model import ACTIVE, JobId, Override, Placement, Share, ShareId, placement_nodes
 from raysched.core.quota import Ask
 from raysched.core.state import Job, State
 from raysched.core.transitions import apply
@@ -30,6 +30,7 @@ class QuotaWitness:
         self.books = Books({}, ())
         self.claims: dict[JobId, Ask] = {}
         self.overrides: dict[str, Override] = {}
+        self.borrowings = self.overridden = 0  # how often the histories went there
         self._pools: dict[str, int] = {}
 
     def hear(self, entries: Sequence[e.AnyEntry]) -> None:
@@ -56,6 +57,7 @@ class QuotaWitness:
                 self.overrides[entry.override.override] = entry.override
             case e.Claimed():
                 ask = Ask(entry.share, entry.user, entry.pool, entry.workload, entry.amounts)
+                self.overridden += entry.record.admission_state == "ADMITTED_OVERRIDE"
                 if not entry.continues:
                     self._judge(entry, ask, set(entry.amounts))
                 self.claims[entry.job] = ask
@@ -81,6 +83,7 @@ class QuotaWitness:
         after, who = before.plus(ask), f"entry {self.read + 1}: job {entry.job} in {ask.share}"
         narrowed = structs.replace(ask, amounts={kind: n for kind, n in ask.amounts.items() if kind in kinds})
         self.broken += [(2, f"{who}: {why}") for why in before.over_limits(narrowed)]
+        self.borrowings += any(after.borrowed(ask.share, ask.pool, kind) for kind in kinds & {"gpu"})
         for kind in sorted(kinds & before.nominal(ask.share, ask.pool).keys()):
             self.broken += [(law, f"{who}: {why}") for law, why in _charged(before, after, ask, kind)]
 
@@ -115,7 +118,6 @@ class JobWitness:
         self.read = 0
         self.state = State()
         self.history: dict[JobId, list[int]] = {}
-        self.pools_role: dict[str, str] = {}
 
     def hear(self, events: Sequence[ev.AnyEvent]) -> None:
         """Take the events that were not seen yet."""
@@ -224,7 +226,3 @@ class RunWitness:
 
     def swept(self, job: JobId, attempt: int) -> None:
         self.ended(job, attempt)
-
-
-def owner(user: str) -> UserId:
-    return UserId(user)

@@ -72,6 +72,19 @@ def test_loans_are_exactly_those_of_the_kinds_that_are_named(tmp_path: Path, loa
     assert result.ok is holds
 
 
+def test_a_refused_submission_leaves_no_job_and_counts_as_rejected(tmp_path: Path) -> None:
+    result = ran(
+        tmp_path,
+        submit("j", 5),
+        "{at: 0s, expect_error: {contains: OVER_NODE_MAX}}",
+        "{at: 1s, expect: {jobs: {j: {state: rejected, admission: REJECTED, reason: null}}}}",
+        "{at: 1s, expect: {admission: {j: {refused: [OVER_NODE_MAX]}}}}",
+        submit("j", 4, at="2s"),
+        "{at: 3s, expect: {jobs: {j: {state: running, admission: ADMITTED}}}}",
+    )
+    assert failed(result) == []
+
+
 def test_an_admission_in_gpus_is_of_the_gpu_rows_although_another_kind_binds(tmp_path: Path) -> None:
     result = ran(
         tmp_path,

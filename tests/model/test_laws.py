@@ -1,0 +1,47 @@
+"""The laws of semantics 11 that hold for every cluster: checked on random share trees, limits, loans and histories by
+witnesses that recompute everything from the ledger, the journal and what the hosts did."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raysched.core import events as ev
+from tests.model.histories import history
+from tests.model.play import Play
+
+SEEDS = range(120)
+LAWS = (1, 2, 3, 5, 9, 10)
+
+
+@cache
+def played(seed: int) -> Play:
+    return history(seed)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_no_history_breaks_the_law(law: int) -> None:
+    broken = [(seed, why) for seed in SEEDS for which, why in played(seed).broken if which == law]
+    assert broken == []
+
+
+@given(seed=st.integers(min_value=len(SEEDS), max_value=1 << 40))
+def test_no_other_history_breaks_any_law(seed: int) -> None:
+    assert history(seed).broken == []
+
+
+def test_the_histories_go_where_the_laws_could_break() -> None:
+    """A law that nothing strains proves nothing: the histories hold loans, swaps, holds, overrides, crashes."""
+    seen: dict[str, int] = {}
+    for seed in SEEDS:
+        for event in played(seed).sim.disk.events:
+            seen[type(event).__name__] = seen.get(type(event).__name__, 0) + 1
+    wanted = (ev.NodeSwapped, ev.GangHeld, ev.Requeued, ev.BundlesChanged, ev.JobMoved, ev.Restarted, ev.AgentsSilenced)
+    assert {kind.__name__: seen.get(kind.__name__, 0) for kind in wanted if seen.get(kind.__name__, 0) < 2} == {}
+    assert sum(played(seed).quota.borrowings for seed in SEEDS) > 50
+    assert sum(played(seed).quota.overridden for seed in SEEDS) > 3
+
+
+def test_a_history_is_the_same_each_time_it_is_played() -> None:
+    assert history(5).sim.disk.events == history(5).sim.disk.events

@@ -1,0 +1,181 @@
+"""Every law check must be able to fail: for each a mistake is planted in one place of the code, and the histories of
+test_laws.py must report just that law. A mistake nobody reports is a law nobody checks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from raysched.core import diagnosis, transitions
+from raysched.core.admit import Admission
+from raysched.core.limits import LimitBook
+from raysched.core.making import Making
+from raysched.core.placement import Placed, Trial
+from raysched.core.quota import Account, QuotaTree
+from raysched.core.room import Room
+from raysched.core.state import Node
+from raysched.runtime.loop import Loop
+from tests.model.histories import history
+
+TRIES = 150
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def attachables_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    fits = Room.fits
+    patch.setattr(Room, "fits", lambda self, bundle: fits(self, msgspec.structs.replace(bundle, attach={})))
+
+
+def predictions_do_not_make_way(patch: pytest.MonkeyPatch) -> None:
+    def correct(self: Room, job: Any, predicted: Any, true: tuple[int, ...]) -> None:
+        hold = self._hold_of(job, predicted, reported_too=False)
+        if hold is not None:
+            hold.reported = True  # and its devices stay those that were predicted
+
+    patch.setattr(Room, "correct", correct)
+
+
+def the_borrow_limit_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    borrow_room = QuotaTree._borrow_room
+    patch.setattr(
+        QuotaTree,
+        "_borrow_room",
+        lambda self, account, kind: None if account.borrows else borrow_room(self, account, kind),
+    )
+
+
+def user_limits_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LimitBook, "rows", lambda self, share, user, pool, ask: [])
+
+
+def the_whole_nominal_is_lent(patch: pytest.MonkeyPatch) -> None:
+    opened = QuotaTree._open
+
+    def _open(self: QuotaTree, share: Any, pool: Any) -> Account:
+        account = opened(self, share, pool)
+        account.local = dict.fromkeys(account.local, 0)
+        return account
+
+    patch.setattr(QuotaTree, "_open", _open)
+
+
+def lenders_accept_any_work(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(QuotaTree, "_covers", lambda self, common, kind, account, workload, more: True)
+
+
+def what_others_have_taken_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    def _available(self: QuotaTree, account: Account, kind: str) -> int:
+        local, used = account.local.get(kind, 0), account.used.get(kind, 0)
+        lent = self._common(account).lendable.get(kind, 0)
+        return max(0, local - used) + (lent if account.borrows else account.owned(kind) - max(local, used))
+
+    patch.setattr(QuotaTree, "_available", _available)
+
+
+def suspect_nodes_are_used(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Node, "usable", property(lambda self: self.health in ("healthy", "suspect") and self.present))
+
+
+def gangs_are_placed_by_halves(patch: pytest.MonkeyPatch) -> None:
+    gang = Trial.gang
+
+    def halves(self: Trial, bundles: Any) -> Any:
+        found = gang(self, bundles)
+        return Placed(tuple(self.placed)) if self.placed else found
+
+    patch.setattr(Trial, "gang", halves)
+
+
+def nothing_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Making, "fenced", lambda self, job: True)
+
+
+def late_news_counts(patch: pytest.MonkeyPatch) -> None:
+    moved = transitions._attempt_moved
+
+    def _attempt_moved(state: Any, event: Any) -> None:
+        job = state.jobs.get(event.job)
+        moved(state, event if job is None else msgspec.structs.replace(event, attempt=job.attempt))
+
+    patch.setattr(transitions, "_attempt_moved", _attempt_moved)
+
+
+def diagnosis_looks_at_no_queue_of_limits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(diagnosis, "_waits", lambda *_: [])
+
+
+def diagnosis_forgets_the_personal_limit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(diagnosis, "_over_limit", lambda *_: [])
+
+
+def diagnosis_charges_what_it_asks_about(patch: pytest.MonkeyPatch) -> None:
+    assess = diagnosis.assess
+
+    def charging(draft: Any, *rest: Any) -> Any:
+        found = assess(draft, *rest)
+        draft.ledger.quota.charge(found.ask, check=False)
+        return found
+
+    patch.setattr(diagnosis, "assess", charging)
+
+
+def turns_depend_on_what_was_planned_before(patch: pytest.MonkeyPatch) -> None:
+    turn, calls = Admission._turn, [0]
+
+    def counted(self: Admission, share: Any) -> tuple[int, int]:
+        calls[0] += 1
+        return (calls[0] * 7919) % 5, turn(self, share)[1]
+
+    patch.setattr(Admission, "_turn", counted)
+
+
+def a_plan_leaves_its_draft_behind(patch: pytest.MonkeyPatch) -> None:
+    alert = Making.alert
+
+    def remembering(self: Making, name: str, subject: str, text: str | None) -> None:
+        self.state.swaps.append(self.now_ms)
+        alert(self, name, subject, text)
+
+    patch.setattr(Making, "alert", remembering)
+
+
+def priorities_are_not_journaled(patch: pytest.MonkeyPatch) -> None:
+    record = Loop.record
+
+    def forgetful(self: Loop, events: Any) -> None:
+        kept = [event for event in events if type(event).__name__ != "PriorityChanged"]
+        record(self, kept)
+        for event in events:
+            if event not in kept:
+                transitions.apply(self.state, event)
+
+    patch.setattr(Loop, "record", forgetful)
+
+
+MISTAKES: list[tuple[int, Patch]] = [
+    (1, attachables_are_not_counted),
+    (1, predictions_do_not_make_way),
+    (2, the_borrow_limit_is_ignored),
+    (2, user_limits_are_ignored),
+    (2, the_whole_nominal_is_lent),
+    (2, lenders_accept_any_work),
+    (3, what_others_have_taken_is_forgotten),
+    (3, suspect_nodes_are_used),
+    (5, gangs_are_placed_by_halves),
+    (5, nothing_is_fenced),
+    (5, late_news_counts),
+    (9, diagnosis_looks_at_no_queue_of_limits),
+    (9, diagnosis_forgets_the_personal_limit),
+    (9, diagnosis_charges_what_it_asks_about),
+    (10, turns_depend_on_what_was_planned_before),
+    (10, a_plan_leaves_its_draft_behind),
+    (10, priorities_are_not_journaled),
+]
+
+
+@pytest.mark.parametrize(("law", "mistake"), MISTAKES, ids=lambda each: getattr(each, "__name__", f"law {each}"))
+def test_a_mistake_is_reported_by_the_law_it_breaks(law: int, mistake: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    assert any(law in {which for which, _ in history(seed).broken} for seed in range(TRIES)), "nobody noticed"
