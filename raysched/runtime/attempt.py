@@ -4,6 +4,7 @@
 safe to repeat, so the same story is told for an attempt that an earlier scheduler began (`adopted`)."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -18,12 +19,17 @@ from raysched.runtime import placement_groups as groups
 from raysched.runtime import rank_files, ranks
 from raysched.runtime.job_runner import RankInfo, tell_to_stop
 from raysched.runtime.placement_groups import Key, Layout
+from raysched.runtime.ports import StoreFailed
 from raysched.runtime.rank_files import Outcome, gang_outcome
 
 LOOK_S: Final = 0.5  # how often a group that is not ready yet is looked at; a ready one says so itself
 RETRY_S: Final = 0.3  # a rank that cannot be reached is asked again until Ray knows whether it is dead
 GANG_GRACE_MS: Final = 5_000  # what the other ranks get when one of a gang has failed
+STORE_RETRY_S: Final = 1.0  # a store that fails is asked again as often as by the loop
+RESULT_BYTES: Final = 64 * 2**20  # as much as may come with a job; more belongs on shared storage
 KILL_SLACK_S: Final = 2.0  # from the kill of an entrypoint at the end of its grace to the rank's answer
+
+log = logging.getLogger(__name__)
 
 
 class Surroundings(Protocol):
@@ -300,12 +306,7 @@ class Attempt:
         if self._ended:
             return
         self._ended = True
-        digest = None
-        if outcome.result is not None:
-            try:
-                digest = await self._around.put_blob(outcome.result)
-            except Exception as problem:
-                outcome = Outcome("failed", outcome.exit_code, f"its result could not be stored: {problem}")
+        outcome, digest = await self._stored(outcome)
         self._around.emit(
             lambda at_ms: AttemptEnded(
                 at_ms=at_ms,
@@ -317,6 +318,22 @@ class Attempt:
                 result=digest,
             )
         )
+
+    async def _stored(self, outcome: Outcome) -> tuple[Outcome, str | None]:
+        """The outcome and the digest of its result, once that is stored. A full disk does not fail a job: its end
+        waits until there is room, as every other news does."""
+        if outcome.result is None:
+            return outcome, None
+        size = len(outcome.result)
+        if size > RESULT_BYTES:
+            detail = f"its result takes {size / 2**20:.1f} MiB, at most {RESULT_BYTES // 2**20} are kept"
+            return Outcome("failed", outcome.exit_code, detail), None
+        while True:
+            try:
+                return outcome, await self._around.put_blob(outcome.result)
+            except StoreFailed as problem:
+                log.warning("the result of %s waits for the store: %s", self.mark, problem)
+                await asyncio.sleep(STORE_RETRY_S)
 
     # ── interrupted ───────────────────────────────────────────────────────────────────────────────────────────────
 

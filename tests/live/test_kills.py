@@ -132,8 +132,8 @@ def _jobs(port: int) -> list[object] | None:
 def test_an_agent_is_killed_and_its_node_stays_at_work(house: House, tmp_path: Path) -> None:
     busy = Busy(house, tmp_path)
     name = busy.single.status()["nodes"][0]
-    heard = house.nodes()[name]["last_report_ms"]
     house.kill_actor(f"raysched:agent:{name}")
+    heard = house.nodes()[name]["last_report_ms"]
     until(lambda: house.nodes()[name]["last_report_ms"] > heard or None, f"a report of {name}")
     assert house.nodes()[name]["health"] == "healthy"
     busy.end_once()

@@ -11,12 +11,19 @@ STEPS = 25
 STEPS_OF_A_TICK: tuple[CrashStep, ...] = ("polled", "journaled", "planned", "posted", "folded", "performed")
 
 
+Act = Callable[[], None]
+
+
 def history(seed: int, steps: int = STEPS, of: Callable[[int], World] = world) -> Play:
-    """A whole history; its end is compared with a replay."""
+    """A whole history; its end is compared with a replay. Of every four seeds one is a story of silent agents."""
     play = Play(of(seed), seed)
     rng = Random(seed)
+    acts = silences if seed % 4 == 3 else everything
     for _ in range(steps):
-        act(play, rng)
+        play.mend()
+        n = [rng.randint(0, 1 << 16) for _ in range(7)]
+        weighted = acts(play, n)
+        rng.choices([each for _, each in weighted], [weight for weight, _ in weighted])[0]()
         play.verify()
     play.mend(sure=True)
     play.verify()
@@ -24,10 +31,9 @@ def history(seed: int, steps: int = STEPS, of: Callable[[int], World] = world) -
     return play
 
 
-def act(play: Play, rng: Random) -> None:
-    """One random act; submitting and waiting are the most frequent."""
-    n = [rng.randint(0, 1 << 16) for _ in range(7)]
-    acts: list[tuple[int, Callable[[], None]]] = [
+def everything(play: Play, n: list[int]) -> list[tuple[int, Act]]:
+    """All that can be done, with weights; submitting and waiting are the most frequent."""
+    return [
         (10, lambda: play.submit(n[0], n[1], n[2], n[3], n[4], n[5], n[6])),
         (6, lambda: play.wait(n[0])),
         (2, lambda: play.finish(n[0], n[1] % 3 > 0)),
@@ -51,5 +57,19 @@ def act(play: Play, rng: Random) -> None:
         (1, play.restart_quota),
         (2, lambda: play.crash(STEPS_OF_A_TICK[n[0] % len(STEPS_OF_A_TICK)])),
     ]
-    play.mend()
-    rng.choices([each for _, each in acts], [weight for weight, _ in acts])[0]()
+
+
+def silences(play: Play, n: list[int]) -> list[tuple[int, Act]]:
+    """Agents fall silent while attempts end and are to run again: what fencing is for."""
+    return [
+        (8, lambda: play.submit(n[0], n[1], n[2], n[3], n[4], n[5], 2 * n[6] + 1)),
+        (4, lambda: play.wait(n[0] % 4)),
+        (3, lambda: play.wait(n[0])),
+        (4, lambda: play.finish(n[0], False)),
+        (2, lambda: play.resize(n[0], n[1], n[2])),
+        (2, lambda: play.lose(n[0], n[1])),
+        (4, lambda: play.silence(n[0])),
+        (1, play.silence_all),
+        (2, lambda: play.recover(n[0], n[1] % 2 > 0)),
+        (1, play.restart_scheduler),
+    ]

@@ -243,6 +243,10 @@ class Play:
             self._silenced.setdefault(node, self.sim.clock.at_ms)
             self.sim.cluster.silence(node)
 
+    def silence_all(self) -> None:
+        for number in range(len(self.sim.cluster.nodes)):
+            self.silence(number)
+
     def recover(self, number: int, repaired: bool) -> None:
         node = self._node(number)
         if node is None:
@@ -281,9 +285,9 @@ class Play:
         owner = {"share": shares[number % len(shares)]} if number % 2 else {"user": USERS[number % 3]}
         at_s = (self.sim.clock.at_ms - START_MS) // 1_000 + start_s % 200
         keys: dict[str, Any] = {"name": f"r{len(self.sim.service.ledger.reservations) + 1}", "pool": "main"}
-        keys |= {"amounts": {"gpu": gpus % 5}, "owner": owner, "start": f"+{at_s}s"}
+        keys |= {"amounts": {"gpu": gpus % 5}, "owner": owner, "start": f"{at_s}s"}
         if for_s % 5:
-            keys["expiry"] = f"+{at_s + 1 + for_s % 300}s"
+            keys["expiry"] = f"{at_s + 1 + for_s % 300}s"
         self._admin("reserve", keys)
 
     def release(self, number: int) -> None:
@@ -296,7 +300,7 @@ class Play:
         shares = sorted(self.sim.service.ledger.shares)
         scope = {"share": shares[number % len(shares)]} if number % 2 else {"user": USERS[number % 3]}
         until_s = (self.sim.clock.at_ms - START_MS) // 1_000 + 60
-        keys = {**scope, "amounts": {"gpu": 1 + gpus % 4}, "until": f"+{until_s}s", "reason": "a deadline"}
+        keys = {**scope, "amounts": {"gpu": 1 + gpus % 4}, "until": f"{until_s}s", "reason": "a deadline"}
         self._admin("override", keys | ({"authority": "cto"} if authority else {}))
 
     def operate(self, number: int, what: int) -> None:
@@ -334,7 +338,7 @@ class Play:
             self._admin("reconcile", {"pool": "main"})
 
     def break_disk(self, appends: int) -> None:
-        """After so many more appends the journal cannot be written: ticks wait, commands are refused, nothing is lost."""
+        """After so many more appends the journal is broken: ticks wait, commands are refused, nothing is lost."""
         self.sim.service.loop.journal = Stumbling(self.sim.service.loop.journal, appends % 3)
 
     def mend(self, sure: bool = False) -> None:

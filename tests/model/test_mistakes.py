@@ -14,7 +14,8 @@ from raysched.core.making import Making
 from raysched.core.placement import Placed, Trial
 from raysched.core.quota import Account, QuotaTree
 from raysched.core.room import Room
-from raysched.core.state import Node
+from raysched.core.state import Node, State
+from raysched.runtime import service
 from raysched.runtime.loop import Loop
 from tests.model.histories import history
 
@@ -28,22 +29,17 @@ def attachables_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Room, "fits", lambda self, bundle: fits(self, msgspec.structs.replace(bundle, attach={})))
 
 
-def predictions_do_not_make_way(patch: pytest.MonkeyPatch) -> None:
-    def correct(self: Room, job: Any, predicted: Any, true: tuple[int, ...]) -> None:
-        hold = self._hold_of(job, predicted, reported_too=False)
-        if hold is not None:
-            hold.reported = True  # and its devices stay those that were predicted
+def reported_gpus_are_counted_from_zero(patch: pytest.MonkeyPatch) -> None:
+    correct = Room.correct
+    patch.setattr(Room, "correct", lambda self, job, placed, true: correct(self, job, placed, tuple(range(len(true)))))
 
-    patch.setattr(Room, "correct", correct)
+
+def reported_gpus_are_kept_by_who_is_gone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(State, "unreport", lambda self, job, placement: None)
 
 
 def the_borrow_limit_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    borrow_room = QuotaTree._borrow_room
-    patch.setattr(
-        QuotaTree,
-        "_borrow_room",
-        lambda self, account, kind: None if account.borrows else borrow_room(self, account, kind),
-    )
+    patch.setattr(QuotaTree, "_borrow_room", lambda self, account, kind: None if account.borrows else 0)
 
 
 def user_limits_are_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -102,12 +98,12 @@ def late_news_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transitions, "_attempt_moved", _attempt_moved)
 
 
-def diagnosis_looks_at_no_queue_of_limits(patch: pytest.MonkeyPatch) -> None:
+def diagnosis_sees_nothing_to_wait_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(diagnosis, "_waits", lambda *_: [])
 
 
-def diagnosis_forgets_the_personal_limit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(diagnosis, "_over_limit", lambda *_: [])
+def submit_refuses_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(service, "refusal", lambda findings, confirm: None)
 
 
 def diagnosis_charges_what_it_asks_about(patch: pytest.MonkeyPatch) -> None:
@@ -156,7 +152,8 @@ def priorities_are_not_journaled(patch: pytest.MonkeyPatch) -> None:
 
 MISTAKES: list[tuple[int, Patch]] = [
     (1, attachables_are_not_counted),
-    (1, predictions_do_not_make_way),
+    (1, reported_gpus_are_counted_from_zero),
+    (1, reported_gpus_are_kept_by_who_is_gone),
     (2, the_borrow_limit_is_ignored),
     (2, user_limits_are_ignored),
     (2, the_whole_nominal_is_lent),
@@ -166,8 +163,8 @@ MISTAKES: list[tuple[int, Patch]] = [
     (5, gangs_are_placed_by_halves),
     (5, nothing_is_fenced),
     (5, late_news_counts),
-    (9, diagnosis_looks_at_no_queue_of_limits),
-    (9, diagnosis_forgets_the_personal_limit),
+    (9, diagnosis_sees_nothing_to_wait_for),
+    (9, submit_refuses_nothing),
     (9, diagnosis_charges_what_it_asks_about),
     (10, turns_depend_on_what_was_planned_before),
     (10, a_plan_leaves_its_draft_behind),

@@ -50,9 +50,10 @@ def world(seed: int) -> World:
 
 
 def _share(rng: Random, name: ShareId) -> Share:
-    nominal = {MAIN: _nominal(rng)}
+    rich = name == "a"  # somebody must own what the others borrow
+    nominal = {MAIN: _nominal(rng, 8 if rich else 3)}
     if rng.random() < 0.6:
-        nominal[SIDE] = _nominal(rng)
+        nominal[SIDE] = _nominal(rng, 4)
     return Share(
         share=name,
         nominal=nominal,
@@ -64,21 +65,26 @@ def _share(rng: Random, name: ShareId) -> Share:
     )
 
 
-def _nominal(rng: Random) -> dict[str, int]:
-    amounts = {"gpu": rng.randint(0, 8) * 1_000}
-    if rng.random() < 0.3:
-        amounts["cpu"] = rng.randint(4, 40) * 1_000
+def _nominal(rng: Random, most: int) -> dict[str, int]:
+    amounts = {"gpu": rng.randint(most // 2, most) * 1_000}
     if rng.random() < 0.2:
+        amounts["cpu"] = rng.randint(4, 40) * 1_000
+    if rng.random() < 0.1:
         amounts["gpu:H100"] = rng.randint(0, 8) * 1_000
     return amounts
 
 
 def sharing(rng: Random) -> Sharing:
     """Any strategy with any limits."""
-    borrow = (BorrowLimit(), BorrowLimit(percent=50), BorrowLimit(amounts={"gpu": rng.randint(0, 4) * 1_000}))
+    borrow = (
+        BorrowLimit(),
+        BorrowLimit(),
+        BorrowLimit(percent=50),
+        BorrowLimit(amounts={"gpu": rng.randint(0, 4) * 1_000}),
+    )
     lent = {MAIN: {"gpu": rng.randint(0, 6) * 1_000}} if rng.random() < 0.3 else None
     accepted = tuple(sorted(rng.sample(WORK, rng.randint(1, 2)))) if rng.random() < 0.3 else None
-    strategy = rng.choice(("reserve", "lend", "borrow", "lend_and_borrow", "lend_and_borrow"))
+    strategy = rng.choice(("reserve", "lend", "borrow", *("lend_and_borrow",) * 6))
     return Sharing(strategy, rng.choice(borrow), lent, accepted)  # type: ignore[arg-type]
 
 
