@@ -21,6 +21,7 @@ Keys beyond the design page, and where a choice was made:
     sharing             borrow_limit is a percentage, amounts per kind (one not listed is not bounded) or -1
     preemption          true | false stands for {default: …}; default: whether kinds not under workloads may be stopped
     limits              also max_rules
+    override            `for: 1d` instead of `until`: how long it lasts from its start
     submit              user is the owner; also submitted_by, pool, retries, grace, topology; bundles also take attach
 
 A setting is looked for in the share, its pools in file order, the share's preset, its pools' presets, the defaults.

@@ -98,7 +98,8 @@ class OverrideKeys(OwnerKeys):
     pool: Name | None = None
     amounts: Quantities
     start: object = None
-    until: object
+    until: object = None
+    lasts: PositiveDuration | None = Field(default=None, alias="for")
     reason: str = Field(min_length=1)
     authority: str | None = Field(default=None, min_length=1)
 
@@ -185,16 +186,15 @@ def override_from_keys(
     name: str | None = None,
     authorities: Collection[str] | None = None,
 ) -> Override:
-    """An override from the fields of `override`. Offsets count from `origin_ms`; without `start` it begins now. `name`
-    is used where the keys give none; an authority must be one of `authorities` where those are listed. Without an
-    authority it is recorded and blocks (semantics 7.8). Raises ConfigError."""
+    """An override from the fields of `override`: it ends at `until`, or lasts `for` so long. Offsets count from
+    `origin_ms`; without `start` it begins now. `name` is used where the keys give none; an authority must be one of
+    `authorities` where those are listed. Without an authority it is recorded and blocks (semantics 7.8). Raises
+    ConfigError."""
     problems = Problems(Lines("override"))
     found = _read(OverrideKeys, keys, problems)
     start = _time(found.start, origin_ms, problems, "start")
     start = start if start is not None else origin_ms if now_ms is None else now_ms
-    until = _time(found.until, origin_ms, problems, "until")
-    if until is None or until <= start:
-        problems.add(("until",), "must be later than the start")
+    until = _until(found, start, origin_ms, problems)
     if (found.name or name) is None:
         problems.add(("name",), "is required")
     if authorities is not None and found.authority is not None and found.authority not in authorities:
@@ -229,6 +229,20 @@ def _time(given: object, origin_ms: int, problems: Problems, key: str) -> int | 
     except ValueError as error:
         problems.add((key,), str(error))
         return None
+
+
+def _until(found: OverrideKeys, start_ms: int, origin_ms: int, problems: Problems) -> int | None:
+    if found.lasts is not None:
+        if found.until is not None:
+            problems.add(("for",), "and until cannot both be given")
+        return start_ms + found.lasts
+    if found.until is None:
+        problems.add(("until",), "is required, or `for`")
+        return None
+    until = _time(found.until, origin_ms, problems, "until")
+    if until is not None and until <= start_ms:
+        problems.add(("until",), "must be later than the start")
+    return until
 
 
 def _check_total(bundles: tuple[Bundle, ...], problems: Problems) -> None:

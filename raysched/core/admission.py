@@ -89,7 +89,7 @@ def assess(draft: Draft, job: Job, option: Option, now_ms: int, own_only: bool =
     a borrower."""
     state, ledger = draft.state, draft.ledger
     pool, model = option
-    amounts = gang(job, model)
+    amounts = state.amounts(job, model)
     ask = Ask(job.share, job.user, pool, job.spec.workload, amounts)
     own = ledger.quota.fits_own(ask)
     quota_rows = ledger.quota.rows(ask)
@@ -111,18 +111,10 @@ def assess(draft: Draft, job: Job, option: Option, now_ms: int, own_only: bool =
     fit = asked if isinstance(found, Placed) else found.fit
     record = _record(draft, job, option, ask, quota_rows, keep, draws, evidence, cited, asked, fit, unreserved, now_ms)
     verdict = decide(record)
-    record = structs.replace(record, admission_state=verdict.state, reason=verdict.reason)
-    if verdict.override_used:
-        record = structs.replace(record, override_authority=_authority(ledger, job, pool, now_ms))
+    authority = _authority(ledger, job, pool, now_ms) if verdict.override_used else None
+    record = structs.replace(record, admission_state=verdict.state, reason=verdict.reason, override_authority=authority)
     admitted = verdict.reason is None and isinstance(found, Placed)
     return Assessment(record, ask, found.placement if admitted and isinstance(found, Placed) else None, draws, own)
-
-
-def gang(job: Job, model: str | None) -> Amounts:
-    """What the job as it is now (a resize counts) would be charged on `model`."""
-    if job.bundles is job.spec.bundles:
-        return job.spec.amounts(model)
-    return structs.replace(job.spec, bundles=job.bundles).amounts(model)
 
 
 def find_room(draft: Draft, job: Job, option: Option, keep: reservation.Kept) -> Placed | Unplaced:

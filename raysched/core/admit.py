@@ -9,6 +9,7 @@ from raysched.core.admission import Assessment, Option, assess
 from raysched.core.making import Making
 from raysched.core.model import Bundle, JobId, ShareId
 from raysched.core.queue import HELD_ALONE, Walk
+from raysched.core.quota import Ask
 from raysched.core.record import AdmissionRecord
 from raysched.core.state import Job
 from raysched.core.units import Amounts, add_into
@@ -127,10 +128,20 @@ class Admission:
         return True
 
     def _known(self, job: Job, option: Option) -> bool:
-        """Whether this shape found no room this tick, and the job's standing record says just that."""
-        reason = self.no_room.get(_shape(job, option))
-        last = self.making.ledger.records.get(job.job)
-        return reason is not None and last is not None and last.reason == reason and last.pool == option[0]
+        """Whether the job's standing record says just what deciding again would say: the same limit or quota blocks it,
+        or this shape found no room this tick. Then nothing is decided and nothing recorded."""
+        ledger, (pool, model) = self.making.ledger, option
+        last = ledger.records.get(job.job)
+        if last is None or last.reason is None or (last.pool, last.model) != option:
+            return False
+        state = self.making.state
+        room = state.pool_room(pool)
+        if room.dubious or not room.reported or pool in ledger.reported:
+            return False
+        blocks = ledger.quota.first_block(Ask(job.share, job.user, pool, job.spec.workload, state.amounts(job, model)))
+        if blocks is not None:
+            return blocks == last.reason
+        return self.no_room.get(_shape(job, option)) == last.reason
 
     def _remember(self, job: Job, option: Option, found: Assessment, own_only: bool) -> None:
         plain = not found.record.reserved_by_others and (found.own or not own_only)

@@ -186,10 +186,8 @@ class Ledger:
                 return f"job {entry.job}: attempt {entry.attempt} does not continue a claim released in this post"
             return None
         ask = Ask(entry.share, entry.user, entry.pool, entry.workload, entry.amounts)
-        blocked = self.quota.charge(ask)
-        if blocked:
-            return describe(blocked[0])
-        self.quota.uncharge(ask)
+        if self.quota.first_block(ask) is not None:
+            return describe(self.quota.charge(ask)[0])
         return None
 
     def _refuses_move(self, entry: e.Moved) -> str | None:

@@ -6,7 +6,7 @@ user holds there, over every workload kind; queued jobs do not count."""
 from collections.abc import Iterable
 
 from raysched.core.model import GroupId, LimitRule, Limits, Override, PoolId, Share, ShareId, UserId
-from raysched.core.record import QuotaRow
+from raysched.core.record import QuotaRow, Reason
 from raysched.core.units import GPU, Amounts, add_into
 
 Place = tuple[str, str]
@@ -103,6 +103,27 @@ class LimitBook:
                     if kind in ask
                 ]
         return found
+
+    def first_block(self, share: ShareId, user: UserId, pool: PoolId, ask: Amounts) -> Reason | None:
+        """The reason of the first row of `rows` that blocks; see QuotaTree.first_block."""
+        places = [place for place in (("share", str(share)), ("pool", str(pool))) if self._on(place)]
+        for place in places:
+            limit = self.limit(place, user)
+            if not limit:
+                continue
+            used = self.held(place, user)
+            for kind, top in limit.items():
+                if kind in ask and used.get(kind, 0) + ask[kind] > top:
+                    row = self._user_row(place, user, pool, kind, top, used, ask)
+                    if row.request > row.remaining + row.override:
+                        covered = row.request <= row.remaining + row.override + row.unauthorised
+                        return "OVERRIDE_BLOCKED" if covered else "USER_LIMIT"
+        for place in places:
+            for rule, group in self._totals(place, user):
+                used = self._group_used(place, group)
+                if any(kind in ask and used.get(kind, 0) + ask[kind] > top for kind, top in rule.amounts().items()):
+                    return "GROUP_LIMIT"
+        return None
 
     def _on(self, place: Place) -> bool:
         limits = self._limits.get(place)

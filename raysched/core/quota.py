@@ -239,6 +239,28 @@ class QuotaTree:
         most = self._borrow_room(account, kind)
         return "BORROW_LIMIT" if most is not None and wanted > account.owned(kind) + most else "NO_LENDER"
 
+    def first_block(self, ask: Ask) -> Reason | None:
+        """The reason of the first row of `rows` that blocks, without making rows; None when all let it pass.
+
+        Says what `admission.decide` says of those rows: OVERRIDE_BLOCKED where only an override without authority would
+        cover the request."""
+        found = self.limits.first_block(ask.share, ask.user, ask.pool, ask.amounts)
+        if found is not None:
+            return found
+        account = self.account(ask.share, ask.pool)
+        nominal, restricted = account.nominal, self._common(account).restricted
+        for kind, amount in ask.amounts.items():
+            if kind not in nominal:
+                continue
+            available = self._available(account, kind)
+            if restricted and amount <= available:
+                available = self._coverable(account, ask.workload, kind, amount, available)
+            if amount > available:
+                if amount <= available + account.unauthorised.get(kind, 0):
+                    return "OVERRIDE_BLOCKED"
+                return self._share_reason(account, kind, account.used.get(kind, 0) + amount)
+        return None
+
     def fits_own(self, ask: Ask) -> bool:
         """Whether `ask` stays within the share's own quota in every governed kind."""
         account = self.account(ask.share, ask.pool)

@@ -1,42 +1,36 @@
 """The cheapest change that would start a waiting job now (semantics 8.3).
 
 Steps are tried on the real state and books and taken back: first what the owner can do, then what an admin can grant
-without touching anybody, then what costs somebody something. What is offered has been planned with: it does
-start the job."""
+without touching anybody, then what costs somebody something; steps that later ones made needless are left out. What is
+offered has been planned with: it does start the job."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from msgspec import Struct, structs
 
 from raysched.core import entries as e
 from raysched.core import events as ev
+from raysched.core import steps
 from raysched.core.admission import Assessment, assess
 from raysched.core.draft import Draft
 from raysched.core.explain import waiting_reasons
-from raysched.core.ledger import Ledger
-from raysched.core.model import Override, ReservationId, Share, ShareId, UserId
+from raysched.core.ledger import Claim, Ledger, ReservationBook
+from raysched.core.model import ACTIVE, JobId, LimitRule, Limits, Override, PoolId, ShareId, UserId
 from raysched.core.plan import plan
 from raysched.core.queue import is_behind_head, options
 from raysched.core.record import QuotaRow
-from raysched.core.state import Job, State
-from raysched.core.units import Amounts, format_amounts
+from raysched.core.reservation import owns
+from raysched.core.state import Job, Node, State
+from raysched.core.steps import Step
+from raysched.core.units import GPU, MILLI, Amounts
 
 MOST_STEPS = 4  # a change of more parts is no help to anybody
-MOST_TRIED = 40  # nodes or jobs looked at for one step
-FOR_MS = 86_400_000  # how long an override that is offered lasts: a day
+MOST_TRIED = 40  # nodes or groups of jobs looked at for one step
+DAYS = 1  # how long an override that is offered lasts
 BY = UserId("raysched")
 
 Undo = Callable[[], None]
-
-
-class Step(Struct, frozen=True):
-    """One call of the service: `method` and its arguments, and the same in words."""
-
-    text: str
-    method: str
-    params: dict[str, Any]
 
 
 class Change(Struct, frozen=True):
@@ -46,8 +40,17 @@ class Change(Struct, frozen=True):
     steps: tuple[Step, ...]
 
 
+class Try(Struct, frozen=True):
+    """A step, and how it is done here: `do` returns the way back, or None when it cannot be done."""
+
+    step: Step
+    do: Callable[[], Undo | None]
+
+
 def cheapest_change(state: State, ledger: Ledger, job: Job, now_ms: int) -> Change | None:
-    """The change, or None when nothing that may be changed would start the job now. Nothing is left changed."""
+    """The change, or None when nothing that may be changed would start the job now. Nothing is left changed.
+
+    A job that is to be cancelled takes its time to go; then the other starts."""
     if job.state != "queued" or job.share not in ledger.shares:
         return None
     return Search(state, ledger, job, now_ms).run()
@@ -59,21 +62,18 @@ class Search:
     def __init__(self, state: State, ledger: Ledger, job: Job, now_ms: int) -> None:
         self.state, self.ledger, self.job, self.now_ms = state, ledger, job, now_ms
         self.draft = Draft(state, ledger)
-        self.taken: list[tuple[Step, Undo]] = []
+        self.taken: list[tuple[Try, Undo]] = []
 
     def run(self) -> Change | None:
         """See `cheapest_change`."""
         try:
-            for _ in range(MOST_STEPS + 1):
-                if self._starts():
-                    steps = tuple(step for step, _ in self.taken)
-                    return Change("; ".join(step.text for step in steps), steps) if steps else None
-                if len(self.taken) == MOST_STEPS or not self._step():
+            while not self._starts():
+                if not self._step() or len(self.taken) > MOST_STEPS:
                     return None
-            return None
+            found = tuple(each.step for each in self._needed())
+            return Change("; ".join(step.text for step in found), found) if found else None
         finally:
-            while self.taken:
-                self.taken.pop()[1]()
+            self._back(0)
 
     def _starts(self) -> bool:
         made = plan(self.state, self.ledger, self.now_ms)
@@ -93,9 +93,9 @@ class Search:
         """Take one step against the first blocker; False when there is none to take."""
         found = self._assess()
         if found is None:
-            return False
+            return self._cross_pool()
         if found.placement is not None:
-            return self._pass_head()
+            return self._cross_pool() or self._pass_head()
         if self._cross_pool():
             return True
         reason = found.record.reason
@@ -106,7 +106,34 @@ class Search:
             return self._grant(found, rows)
         if reason in ("RESERVED", "RESERVATION_HOLD"):
             return self._release_reservation(found)
-        return self._uncordon(found) or self._shrink(found) or self._cancel_other(found)
+        return self._uncordon(found) or self._shrink(found) or self._cancel_others(found)
+
+    # ── steps that are taken, and taken back ──────────────────────────────────────────────────────────────────────
+
+    def _take(self, *tries: Try) -> bool:
+        """All of them, or none."""
+        mark = len(self.taken)
+        for each in tries:
+            undo = each.do()
+            if undo is None:
+                self._back(mark)
+                return False
+            self.taken.append((each, undo))
+        return True
+
+    def _back(self, mark: int) -> None:
+        while len(self.taken) > mark:
+            self.taken.pop()[1]()
+
+    def _needed(self) -> list[Try]:
+        """The steps taken without those that it does not take: a later one may do the work of an earlier."""
+        kept = [each for each, _ in self.taken]
+        for each in tuple(kept):
+            rest = [other for other in kept if other is not each]
+            self._back(0)
+            if self._take(*rest) and self._starts():
+                kept = rest
+        return kept
 
     # ── what the owner can do ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -116,37 +143,30 @@ class Search:
             return False
         if head.priority > 0:
             wanted = head.priority - 1
-            text = f"raise the priority of {self.job.job} to P{wanted}, before {head.job}"
-            step = Step(text, "set_priority", {"job": self.job.job, "priority": wanted})
-            return self._take(step, self._requeue(lambda: setattr(self.job, "priority", wanted)))
-        step = Step(f"cancel {head.job}, which is before it", "cancel", {"job": head.job})
-        self.state.dequeue(head)
-        return self._take(step, lambda: self.state.enqueue(head))
+            step = steps.prioritised(self.job.job, wanted, head.job)
+            return self._take(Try(step, lambda: self._requeue(lambda: setattr(self.job, "priority", wanted))))
+        step = steps.cancelled(head.job, head.user, "which is before it")
+        return self._take(Try(step, partial(self._unqueue, head)))
 
     def _cross_pool(self) -> bool:
+        """Another pool, if the job could start there at once."""
         if self.job.cross_pool:
             return False
-        undo = self._requeue(lambda: setattr(self.job, "cross_pool", True))
-        found = self._assess()
-        if found is None or found.placement is None:
-            undo()
-            return False
-        step = Step(
-            f"let {self.job.job} run in another pool that lends",
-            "set_cross_pool",
-            {"job": self.job.job, "value": True},
-        )
-        return self._take(step, undo)
+        step, mark = steps.crossing(self.job.job), len(self.taken)
+        self._take(Try(step, lambda: self._requeue(lambda: setattr(self.job, "cross_pool", True))))
+        if self._starts():
+            return True
+        self._back(mark)
+        return False
 
     def _shrink(self, found: Assessment) -> bool:
         """Fewer bundles, where the gang is of one kind and some fit."""
-        fit = found.record.bundles_fit
-        if len(self.job.bundles) != 1 or not 0 < fit < self.job.bundles[0].count:
+        fit, bundles = found.record.bundles_fit, self.job.bundles
+        if len(bundles) != 1 or not 0 < fit < bundles[0].count:
             return False
-        smaller = (structs.replace(self.job.bundles[0], count=fit),)
-        text = f"ask for {fit} bundles instead of {self.job.bundles[0].count}"
-        step = Step(text, "resize", {"job": self.job.job, "bundles": smaller})
-        return self._take(step, self._requeue(lambda: setattr(self.job, "bundles", smaller)))
+        smaller = (structs.replace(bundles[0], count=fit),)
+        step = steps.resized(self.job, smaller, bundles[0].count)
+        return self._take(Try(step, lambda: self._requeue(lambda: setattr(self.job, "bundles", smaller))))
 
     def _requeue(self, change: Callable[[], None]) -> Undo:
         """Change the queued job; the undo puts it back as it was."""
@@ -163,116 +183,180 @@ class Search:
 
         return undo
 
+    def _unqueue(self, other: Job) -> Undo:
+        self.state.dequeue(other)
+        return lambda: self.state.enqueue(other)
+
     # ── what an admin can grant ───────────────────────────────────────────────────────────────────────────────────
 
     def _grant(self, found: Assessment, rows: list[QuotaRow]) -> bool:
         """An override for whoever the first blocking rows are about; a group's total has none and is raised."""
-        reason, scope = rows[0].reason, rows[0].scope
-        if reason == "GROUP_LIMIT":
-            return self._raise_total(rows[0])
-        mine = [row for row in rows if row.scope == scope]
+        if rows[0].reason == "GROUP_LIMIT":
+            return self._raise_total([row for row in rows if row.scope == rows[0].scope])
+        authority = self._authority()
+        if authority is None:
+            return False
+        mine = [row for row in rows if row.scope == rows[0].scope]
         short: Amounts = {row.kind: row.request - row.remaining - row.override for row in mine}
-        names = self.ledger.settings.authorities
-        who: dict[str, Any] = {"user": self.job.user} if reason == "USER_LIMIT" else {"share": self.job.share}
+        user = self.job.user if rows[0].reason == "USER_LIMIT" else None
+        share = None if user is not None else self.job.share
+        pool = found.record.pool
         override = Override(
             override=f"for-{self.job.job}-{len(self.taken)}",
             amounts=short,
             start_ms=self.now_ms,
-            until_ms=self.now_ms + FOR_MS,
+            until_ms=self.now_ms + DAYS * 86_400_000,
             reason=f"start {self.job.job}",
-            authority=names[0] if names else str(BY),
-            pool=found.record.pool,
-            **who,
+            authority=authority,
+            user=user,
+            share=share,
+            pool=pool,
         )
-        whom = " ".join(f"{key} {value}" for key, value in who.items())
-        step = Step(
-            f"an override of {format_amounts(short)} for {whom}",
-            "override",
-            {**who, "pool": found.record.pool, "amounts": short, "reason": override.reason},
-        )
-        return self._post(step, e.OverrideSet(at_ms=self.now_ms, override=override, by=BY))
+        who = {"share": str(share)} if user is None else {"user": str(user)}
+        step = steps.overridden(self.job.job, who, pool, short, authority, DAYS)
+        return self._take(self._posting(step, e.OverrideSet(at_ms=self.now_ms, override=override, by=BY)))
 
-    def _raise_total(self, row: QuotaRow) -> bool:
-        """`scope` is `group G in share S`; pools' totals are left to a person."""
-        words = row.scope.split()
-        share = self.ledger.shares.get(ShareId(words[-1])) if words[2:4] == ["in", "share"] else None
-        if share is None:
-            return False
-        wanted = row.used + row.request
-        rules = tuple(
-            structs.replace(rule, **{row.kind: wanted}) if rule.mode == "total" and rule.group == words[1] else rule
-            for rule in share.limits.rules
-        )
-        raised: Share = structs.replace(share, limits=structs.replace(share.limits, rules=rules))
-        step = Step(
-            f"raise the total of group {words[1]} in share {share.share} to {format_amounts({row.kind: wanted})}",
-            "raise_total",
-            {"share": share.share, "group": words[1], "kind": row.kind, "amount": wanted},
-        )
-        return self._post(step, e.ShareSet(at_ms=self.now_ms, share=raised, by=BY))
+    def _authority(self) -> str | None:
+        """Somebody who may grant an override; None where nobody may."""
+        settings = self.ledger.settings
+        if settings.authorities is not None:
+            return next(iter(settings.authorities), None)
+        return next(iter(settings.admins), BY)
+
+    def _raise_total(self, rows: list[QuotaRow]) -> bool:
+        """The scope is `group G in share S` or `group G in pool P`."""
+        group, _, place = rows[0].scope.removeprefix("group ").rpartition(" in ")
+        what, _, name = place.partition(" ")
+        ceiling = {row.kind: _whole(row.kind, row.used + row.request) for row in rows}
+        entry: e.AnyEntry
+        if what == "share":
+            share = self.ledger.shares[ShareId(name)]
+            limits = _with_total(share.limits, group, ceiling)
+            entry = e.ShareSet(at_ms=self.now_ms, share=structs.replace(share, limits=limits), by=BY)
+        else:
+            pool = self.ledger.pools[PoolId(name)]
+            assert pool.limits is not None
+            limits = _with_total(pool.limits, group, ceiling)
+            entry = e.PoolSet(at_ms=self.now_ms, pool=structs.replace(pool, limits=limits), by=BY)
+        return self._take(self._posting(steps.raised(what, name, group, ceiling, limits.rules), entry))
 
     def _reconcile(self, found: Assessment) -> bool:
         pool = found.record.pool
         if pool is None or pool not in self.ledger.reported:
             return False
-        step = Step(f"reconcile the reserved total of pool {pool}", "reconcile", {"pool": pool})
-        return self._post(step, e.Reconciled(at_ms=self.now_ms, pool=pool, by=BY))
+        entry = e.Reconciled(at_ms=self.now_ms, pool=pool, by=BY)
+        return self._take(self._posting(steps.reconciled(pool), entry))
 
     def _uncordon(self, found: Assessment) -> bool:
         cordoned = [n for _, n in sorted(self.state.nodes.items()) if n.cordoned and n.pool == found.record.pool]
         for node in cordoned[:MOST_TRIED]:
-            before = node.cordoned
+            if self._keep_if_better([Try(steps.uncordoned(node.node), partial(self._open, node))], found):
+                return True
+        return False
+
+    def _open(self, node: Node) -> Undo:
+        def become(cordoned: str | None) -> None:
             self.state.unindex(node)
-            node.cordoned = None
+            node.cordoned = cordoned
             self.state.index(node)
 
-            def undo(node: Any = node, before: Any = before) -> None:
-                self.state.unindex(node)
-                node.cordoned = before
-                self.state.index(node)
-
-            better = self._assess()
-            if better is not None and (better.placement or better.record.bundles_fit > found.record.bundles_fit):
-                return self._take(Step(f"uncordon {node.node}", "uncordon", {"node": node.node}), undo)
-            undo()
-        return False
+        before = node.cordoned
+        become(None)
+        return lambda: become(before)
 
     # ── what costs somebody something ─────────────────────────────────────────────────────────────────────────────
 
     def _release_reservation(self, found: Assessment) -> bool:
-        books = [b for b in self.ledger.reservations.values() if b.reservation.pool == found.record.pool]
-        live = [book for book in books if book.state(self.now_ms) in ("active", "coming", "on_hold")]
-        live.sort(key=lambda book: (sum(book.reservation.amounts.values()), book.reservation.reservation))
-        for book in live:
-            name: ReservationId = book.reservation.reservation
-            step = Step(f"release reservation {name}", "release", {"reservation": name})
-            if self._post(step, e.ReservationReleased(at_ms=self.now_ms, reservation=name, by=BY)):
-                better = self._assess()
-                if better is None or better.placement is not None or better.record.reason != found.record.reason:
-                    return True
-                if len(live) > 1:
-                    continue
-                self.taken.pop()[1]()
-        return bool(self.taken) and self.taken[-1][0].method == "release"
+        """The reservation that the job names, or the smallest that stands in its way."""
+        live = [book for book in self.ledger.reservations.values() if self._keeps(book, found)]
+        named = self.job.spec.reservation
+        live.sort(key=lambda b: (b.reservation.reservation != named, sum(b.reservation.amounts.values())))
+        tries = [self._releasing(book) for book in live]
+        return any(self._keep_if_better([each], found) for each in tries) or (bool(tries) and self._take(tries[0]))
 
-    def _cancel_other(self, found: Assessment) -> bool:
-        """End the smallest job whose room is enough. The job starts once it is gone."""
-        claims = [claim for claim in self.ledger.claims.values() if claim.pool == found.record.pool]
-        claims.sort(key=lambda claim: (sum(claim.amounts.values()), claim.admitted_ms, claim.job))
-        for claim in claims[:MOST_TRIED]:
+    def _keeps(self, book: ReservationBook, found: Assessment) -> bool:
+        if book.reservation.reservation == self.job.spec.reservation:
+            return book.released_ms is None
+        state = book.state(self.now_ms)
+        if book.reservation.pool != found.record.pool:
+            return False
+        return state == "on_hold" or (state in ("active", "coming") and not owns(book, self.job.spec, self.job.share))
+
+    def _releasing(self, book: ReservationBook) -> Try:
+        name = book.reservation.reservation
+        entry = e.ReservationReleased(at_ms=self.now_ms, reservation=name, by=BY)
+        return self._posting(steps.released(name), entry)
+
+    def _cancel_others(self, found: Assessment) -> bool:
+        """End the smallest job whose room is enough, else all jobs of one node, else what helps at all."""
+        groups = self._victims(found.record.pool)[:MOST_TRIED]
+        for group in groups:
+            if self._keep_if_better([self._ending(claim) for claim in group], found, enough=True):
+                return True
+        return any(self._keep_if_better([self._ending(claim) for claim in group], found) for group in groups)
+
+    def _victims(self, pool: PoolId | None) -> list[list[Claim]]:
+        """Single jobs, smallest first, then the jobs of a node together; those that end anyway are left out."""
+        ledger, jobs = self.ledger, self.state.jobs
+        mine = [claim for claim in ledger.claims.values() if claim.pool == pool and _lives(jobs[claim.job])]
+        mine.sort(key=lambda claim: (sum(claim.amounts.values()), claim.admitted_ms, claim.job))
+        rank = {claim.job: number for number, claim in enumerate(mine)}
+        together: dict[tuple[JobId, ...], list[Claim]] = {}
+        for _, node in sorted(self.state.nodes.items()):
+            there = sorted((job for job in node.jobs if job in rank), key=rank.__getitem__)
+            if node.pool == pool and 1 < len(there) <= MOST_STEPS:
+                together[tuple(there)] = [ledger.claims[job] for job in there]
+        return [*([claim] for claim in mine), *sorted(together.values(), key=len)]
+
+    def _ending(self, claim: Claim) -> Try:
+        def do() -> Undo:
             mark = self.draft.mark()
             self.draft.release(claim.job)
-            better = self._assess()
-            if better is not None and better.placement is not None:
-                step = Step(f"cancel {claim.job} of {claim.user}", "cancel", {"job": claim.job})
-                return self._take(step, partial(self.draft.rollback, mark))
-            self.draft.rollback(mark)
+            return partial(self.draft.rollback, mark)
+
+        return Try(steps.cancelled(claim.job, claim.user, "which has the room"), do)
+
+    def _keep_if_better(self, tries: list[Try], found: Assessment, enough: bool = False) -> bool:
+        """Take the steps, and keep them if the job then fits, or (unless it must be `enough`) is nearer to it."""
+        mark = len(self.taken)
+        if mark + len(tries) > MOST_STEPS or not self._take(*tries):
+            return False
+        after = self._assess()
+        if after is not None and after.placement is not None:
+            return True
+        if not enough and after is not None:
+            was, now = found.record, after.record
+            if now.bundles_fit > was.bundles_fit or now.reason != was.reason:
+                return True
+        self._back(mark)
         return False
 
-    def _post(self, step: Step, entry: e.AnyEntry) -> bool:
-        failing, undo = self.ledger.try_post([entry])
-        return not failing and self._take(step, undo)
+    def _posting(self, step: Step, entry: e.AnyEntry) -> Try:
+        def do() -> Undo | None:
+            failing, undo = self.ledger.try_post([entry])
+            return None if failing else undo
 
-    def _take(self, step: Step, undo: Undo) -> bool:
-        self.taken.append((step, undo))
-        return True
+        return Try(step, do)
+
+
+def _lives(job: Job) -> bool:
+    """Whether the job holds its room until somebody stops it."""
+    return job.state in ACTIVE and job.cancel is None and job.stop is None and job.ended is None
+
+
+def _whole(kind: str, amount: int) -> int:
+    """A ceiling as a rule can say it: whole GPUs."""
+    return -(-amount // MILLI) * MILLI if kind == GPU else amount
+
+
+def _with_total(limits: Limits, group: str, ceiling: Amounts) -> Limits:
+    """Every total of the group raised to `ceiling`; rules that then say the same become one."""
+    rules: list[LimitRule] = []
+    for rule in limits.rules:
+        if rule.mode == "total" and rule.group == group:
+            bounded = rule.amounts()
+            higher = {kind: max(bounded[kind], amount) for kind, amount in ceiling.items() if kind in bounded}
+            rule = structs.replace(rule, **higher)
+        if rule not in rules:
+            rules.append(rule)
+    return structs.replace(limits, rules=tuple(rules))

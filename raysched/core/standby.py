@@ -158,8 +158,9 @@ def _choose(making: Making, ready: Iterable[Node]) -> dict[NodeId, NodeId]:
         if held:
             making.alert("swap_held", node.node, held)
         elif budget <= 0:
-            making.alert("swap_held", node.node, f"{len(recent)} swaps in the last minute: waiting")
-            making.wake(min(recent) + SWAP_WINDOW_MS)
+            swaps = len(recent) + len(chosen)
+            making.alert("swap_held", node.node, f"{swaps} swaps in the last minute: waiting")
+            making.wake(min(recent, default=making.now_ms) + SWAP_WINDOW_MS)
         elif spare is None:
             making.alert(
                 "no_spare", node.node, f"{node.node} failed ({node.why}); no healthy spare of spec {node.spec}"

@@ -21,6 +21,7 @@ from raysched.core.model import (
     PoolId,
     ShareId,
     UserId,
+    gang_amounts,
 )
 from raysched.core.room import Room
 from raysched.core.units import Amounts, add_into
@@ -193,6 +194,7 @@ class State:
         self.user_numbers: dict[UserId, int] = {}
         self.restarted_ms: int | None = None
         self.swaps: list[int] = []
+        self.asked: dict[JobId, dict[str | None, tuple[tuple[Bundle, ...], Amounts]]] = {}
 
     # ── pending jobs ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -323,6 +325,13 @@ class State:
         for name in {placed.node for placed in placement if placed.node in self.nodes}:
             for hold in self.nodes[name].room.holds:
                 hold.reported = hold.reported and hold.job != job
+
+    def amounts(self, job: Job, model: str | None) -> Amounts:
+        """What a job as it is now (a resize counts) is charged on GPUs of `model`; worked out once while it waits."""
+        known = self.asked.setdefault(job.spec.job, {}).get(model)
+        if known is None or known[0] is not job.bundles:
+            known = self.asked[job.spec.job][model] = (job.bundles, gang_amounts(job.bundles, model))
+        return known[1]
 
     # ── questions ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -139,6 +139,7 @@ def _admitted(state: State, event: ev.Admitted) -> None:
         job.claimed_ms = event.at_ms
     else:
         state.unhold(job.job, job.placement, job.bundles)
+    state.asked.pop(job.job, None)
     assert event.attempt == job.attempt + 1, f"job {job.job}: attempt {event.attempt} after {job.attempt}"
     state.hold(job.job, event.placement, job.bundles)
     state.active.add(job.job)
@@ -257,6 +258,7 @@ def _ended(state: State, event: ev.JobEnded) -> None:
         state.dequeue(job)
     else:
         _leave(state, job)
+    state.asked.pop(job.job, None)
     job.state, job.ended_ms = event.state, event.at_ms
     job.detail = event.detail or (job.ended.detail if job.ended is not None else "")
 

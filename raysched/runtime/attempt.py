@@ -334,6 +334,8 @@ class Attempt:
             except StoreFailed as problem:
                 log.warning("the result of %s waits for the store: %s", self.mark, problem)
                 await asyncio.sleep(STORE_RETRY_S)
+            except Exception as problem:
+                return Outcome("failed", outcome.exit_code, f"its result could not be stored: {problem}"), None
 
     # ── interrupted ───────────────────────────────────────────────────────────────────────────────────────────────
 

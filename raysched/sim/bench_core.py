@@ -1,8 +1,8 @@
 """`raysched bench core`: decisions per second of the real plan, books and fold, at sizes nobody runs by hand.
 
 A cluster of N nodes, 50 shares, 2,000 users with limits, borrowing on, and a long queue. First the empty cluster is
-filled, then jobs end and others take their place. Each admission passes evidence, limits, quota, loans, reservations and
-placement, and is posted, recorded and folded, as live."""
+filled, then jobs end and others take their place. Each admission passes evidence, limits, quota, loans, reservations
+and placement, and is posted, recorded and folded, as live."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ from random import Random
 
 from msgspec import Struct
 
-from raysched.config import parse_config
 from raysched.config import entries as book_entries
+from raysched.config import parse_config
 from raysched.core import events as ev
 from raysched.core.entries import AnyEntry
 from raysched.core.ledger import Ledger
