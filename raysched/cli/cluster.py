@@ -28,6 +28,13 @@ def up(
     ] = False,
     api_port: Annotated[int, typer.Option(min=1, max=65_535, help="port of the REST API on loopback")] = 8266,
     dashboard: Annotated[bool, typer.Option(help="start Ray's dashboard")] = True,
+    store: Annotated[
+        str | None, typer.Option(envvar="RAYSCHED_STORE", help="database URL of the books (default: two SQLite files)")
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option("--ray", help="use a Ray cluster that runs already, HOST:PORT"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Start a cluster on this machine, or find the one that runs."""
@@ -38,7 +45,16 @@ def up(
         from raysched.runtime import bringup
 
         path = None if config is None else str(config)
-        return dict(bringup.up(path, local_nodes=local_nodes, api_port=api_port, dashboard=dashboard))
+        return dict(
+            bringup.up(
+                path,
+                local_nodes=local_nodes,
+                api_port=api_port,
+                dashboard=dashboard,
+                store=store,
+                ray_address=ray_address,
+            )
+        )
 
     state = _waited("starting Ray and the scheduler", start, "UP_FAILED")
     remember_cluster(state)

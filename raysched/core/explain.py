@@ -49,7 +49,7 @@ def standing(state: State, ledger: Ledger, job: Job) -> Standing:
     if job.state != "queued":
         reason: Reason | None = "NODE_SUSPECT" if job.state == "starting" and job.held else None
         return Standing(record.admission_state if record is not None else None, reason)
-    if is_behind_head(state, ledger, job, waiting_reasons(state, ledger, job)) is None:
+    if is_behind_head(state, ledger, job) is None:
         waits = record is not None and record.reason is not None
         return Standing(record.admission_state, record.reason) if record and waits else Standing("QUEUED", None)
     for option in options(state, ledger, job.share, job.class_key()):
@@ -89,7 +89,7 @@ def _blockers(state: State, ledger: Ledger, job: Job, now_ms: int) -> list[Block
             found = _of_record(state, ledger, assessed)
     if not choice:
         found = [Blocker("SHARE_QUOTA", f"share {job.share}", f"share {job.share} owns nothing in any pool")]
-    head = is_behind_head(state, ledger, job, waiting_reasons(state, ledger, job))
+    head = is_behind_head(state, ledger, job)
     if head is not None:
         text = f"behind {head.job} in the queue of share {job.share} ({ledger.shares[job.share].queue})"
         found.append(Blocker("BEHIND_HEAD", f"queue {job.share}", text, {}, f"the start of {head.job}"))
@@ -162,13 +162,3 @@ def _freed_at(state: State, holders: list[Claim], kind: str, excess: int) -> int
         if excess <= 0:
             return end
     return None
-
-
-def waiting_reasons(state: State, ledger: Ledger, job: Job) -> dict[str, Reason | None]:
-    """Reasons of the pending jobs of one share, by their records."""
-    return {
-        order[-1]: record.reason
-        for keys in state.pending.get(job.share, {}).values()
-        for order in keys
-        if (record := ledger.records.get(order[-1])) is not None
-    }

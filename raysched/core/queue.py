@@ -125,32 +125,28 @@ def _comparable(key: ClassKey) -> ClassKey:
     return (pool or PoolId(""), model or "", uses_gpu, cross_pool, workload)
 
 
-def is_behind_head(state: State, ledger: Ledger, job: Job, waiting: dict[str, Reason | None]) -> Job | None:
-    """The earlier job that holds this one back in every queue it stands in, if one does. `waiting` maps pending jobs
-    to the reason of their latest record."""
+def is_behind_head(state: State, ledger: Ledger, job: Job) -> Job | None:
+    """The earlier job that holds this one back in every queue it stands in, if one does, by its latest record."""
     share = ledger.shares.get(job.share)
     if share is None or share.queue == "any_fit":
         return None
-    mine = options(state, ledger, job.share, job.class_key())
     heads: list[Job] = []
-    for option in mine:
-        head = _head(state, ledger, job, option, share.queue, waiting)
+    for option in options(state, ledger, job.share, job.class_key()):
+        head = _head(state, ledger, job, option, share.queue)
         if head is None:
             return None
         heads.append(head)
     return min(heads, key=Job.order) if heads else None
 
 
-def _head(
-    state: State, ledger: Ledger, job: Job, option: Option, policy: QueuePolicy, waiting: dict[str, Reason | None]
-) -> Job | None:
+def _head(state: State, ledger: Ledger, job: Job, option: Option, policy: QueuePolicy) -> Job | None:
     for key, keys in state.pending.get(job.share, {}).items():
         if option not in options(state, ledger, job.share, key):
             continue
         for order in keys:
             if order >= job.order() or (policy == "fifo_within_priority" and order[0] >= job.priority):
                 break
-            reason = waiting.get(order[-1])
-            if reason is not None and reason not in HELD_ALONE:
+            record = ledger.records.get(order[-1])
+            if record is not None and record.reason is not None and record.reason not in HELD_ALONE:
                 return state.jobs[order[-1]]
     return None

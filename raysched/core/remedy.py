@@ -6,6 +6,7 @@ offered has been planned with: it does start the job."""
 
 from collections.abc import Callable
 from functools import partial
+from itertools import permutations
 
 from msgspec import Struct, structs
 
@@ -14,13 +15,13 @@ from raysched.core import events as ev
 from raysched.core import steps
 from raysched.core.admission import Assessment, assess
 from raysched.core.draft import Draft
-from raysched.core.explain import waiting_reasons
 from raysched.core.ledger import Claim, Ledger, ReservationBook
 from raysched.core.model import ACTIVE, JobId, LimitRule, Limits, Override, PoolId, ShareId, UserId
 from raysched.core.plan import plan
 from raysched.core.queue import is_behind_head, options
 from raysched.core.record import QuotaRow
 from raysched.core.reservation import owns
+from raysched.core.resize import Resize, resize
 from raysched.core.state import Job, Node, State
 from raysched.core.steps import Step
 from raysched.core.units import GPU, MILLI, Amounts
@@ -70,14 +71,17 @@ class Search:
             while not self._starts():
                 if not self._step() or len(self.taken) > MOST_STEPS:
                     return None
-            found = tuple(each.step for each in self._needed())
+            found = tuple(each.step for each in self._ordered(self._needed()))
             return Change("; ".join(step.text for step in found), found) if found else None
         finally:
             self._back(0)
 
-    def _starts(self) -> bool:
+    def _admitted(self) -> set[JobId]:
         made = plan(self.state, self.ledger, self.now_ms)
-        return any(isinstance(event, ev.Admitted) and event.job == self.job.job for event in made.events)
+        return {event.job for event in made.events if isinstance(event, ev.Admitted)}
+
+    def _starts(self) -> bool:
+        return self.job.job in self._admitted()
 
     def _assess(self) -> Assessment | None:
         """The first option that would admit the job, else the first."""
@@ -135,10 +139,25 @@ class Search:
                 kept = rest
         return kept
 
+    def _ordered(self, tries: list[Try]) -> tuple[Try, ...]:
+        """The steps in an order in which none but the last starts a job: they are taken one by one, and what one makes
+        free must not go to somebody else before the next. Empty when there is no such order."""
+        self._back(0)
+        before = self._admitted()
+        own_first = sorted(tries, key=lambda each: each.step.method in ("admin", "cancel"))
+        return next((order for order in permutations(own_first) if self._is_quiet(order, before)), ())
+
+    def _is_quiet(self, order: tuple[Try, ...], before: set[JobId]) -> bool:
+        self._back(0)
+        for each in order[:-1]:
+            if not self._take(each) or self._admitted() - before:
+                return False
+        return bool(order) and self._take(order[-1]) and self._starts()
+
     # ── what the owner can do ─────────────────────────────────────────────────────────────────────────────────────
 
     def _pass_head(self) -> bool:
-        head = is_behind_head(self.state, self.ledger, self.job, waiting_reasons(self.state, self.ledger, self.job))
+        head = is_behind_head(self.state, self.ledger, self.job)
         if head is None:
             return False
         if head.priority > 0:
@@ -166,7 +185,12 @@ class Search:
             return False
         smaller = (structs.replace(bundles[0], count=fit),)
         step = steps.resized(self.job, smaller, bundles[0].count)
-        return self._take(Try(step, lambda: self._requeue(lambda: setattr(self.job, "bundles", smaller))))
+
+        def do() -> Undo | None:
+            refused = not isinstance(resize(self.state, self.ledger, self.job, smaller, self.now_ms, BY), Resize)
+            return None if refused else self._requeue(lambda: setattr(self.job, "bundles", smaller))
+
+        return self._take(Try(step, do))
 
     def _requeue(self, change: Callable[[], None]) -> Undo:
         """Change the queued job; the undo puts it back as it was."""

@@ -50,34 +50,35 @@ def up(
     local_nodes: bool = False,
     api_port: int = 8266,
     dashboard: bool = True,
+    store: str | None = None,
+    ray_address: str | None = None,
     directory: str | None = None,
     temp_dir: str | None = None,
 ) -> dict[str, Any]:
-    """Start everything, or return what runs already. `config`: a file; None: one pool and one share that own this
-    machine. Without `local_nodes` the head alone is started here, and other hosts join it with `ray start`.
+    """Start everything, or return what runs already (an API that has died is started again).
 
-    Raises ConfigError, BringupFailed, LocalClusterFailed."""
-    running = _running(directory)
+    `config`: a file; None: one pool and one share that own this machine. `store`: a database URL for the books.
+    `ray_address`: a Ray cluster that runs already, HOST:PORT; without it Ray is started on this machine's loopback, and
+    with `local_nodes` also the nodes of the configuration. Raises ConfigError, BringupFailed, LocalClusterFailed."""
+    running = None if directory is not None else _running()
     if running is not None:
         return running
+    if ray_address is not None and (config is None or local_nodes):
+        raise BringupFailed(f"the Ray cluster at {ray_address} needs a configuration, and gets no local nodes")
     settled, path = _settle(config, directory)
-    if config is None:
-        local_nodes = True
     _check_port(api_port)
-    temp = temp_dir or f"{tempfile.gettempdir()}/raysched-{os.getuid()}-{os.getpid()}"
-    cluster = start_local(_nodes(settled) if local_nodes else [], temp, dashboard)
-    state: dict[str, Any] = {
-        "address": cluster.address,
-        "api_url": f"http://{HOST}:{api_port}",
-        "dashboard_url": cluster.dashboard_url,
-        "temp_dir": temp,
-        "directory": str(path.parent),
-        "nodes": [name for name in cluster.nodes if name != "head"],
-        "ray_env": dict(RAY_ENV),
-    }
+    local_nodes = local_nodes or config is None
+    state: dict[str, Any] = {"api_url": f"http://{HOST}:{api_port}", "directory": str(path.parent)}
+    if ray_address is not None:
+        state |= {"address": ray_address, "temp_dir": None, "ray_env": {}}
+    else:
+        temp = temp_dir or f"{tempfile.gettempdir()}/raysched-{os.getuid()}-{os.getpid()}"
+        cluster = start_local(_nodes(settled) if local_nodes else [], temp, dashboard)
+        state |= {"address": cluster.address, "temp_dir": temp, "ray_env": dict(RAY_ENV)}
+        state |= {"dashboard_url": cluster.dashboard_url, "nodes": [name for name in cluster.nodes if name != "head"]}
     try:
-        start_actors(cluster.address, path, nvml=not local_nodes)
-        state["api_pid"] = start_api(cluster.address, api_port, path.parent)
+        start_actors(state["address"], path, nvml=not local_nodes, journal=store or "", ledger=store or "")
+        state["api_pid"] = start_api(state["address"], api_port, path.parent)
     except BaseException:
         with contextlib.suppress(Exception):
             down_local(state)
@@ -86,9 +87,10 @@ def up(
 
 
 def down() -> dict[str, Any]:
-    """End what `up` started: the API, the jobs, Ray. The books stay. Raises LocalClusterFailed if nothing runs."""
+    """End what `up` started: the API, the jobs, Ray; of a Ray cluster that ran before, only raysched's own actors. The
+    books stay. Raises LocalClusterFailed if nothing runs."""
     state = remembered_cluster()
-    if not state.get("temp_dir"):
+    if not state.get("address"):
         raise LocalClusterFailed(f"nothing is known to run here: {state_file()} is not there")
     down_local(state)
     return {"status": "stopped", "address": state.get("address")}
@@ -99,21 +101,47 @@ def down_local(state: dict[str, Any]) -> None:
     if state.get("api_pid"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(int(state["api_pid"]), signal.SIGTERM)
+    if not state.get("temp_dir"):
+        _end_actors(state["address"])
+        return
     with contextlib.suppress(LocalClusterFailed):
         find_local(state["temp_dir"]).shutdown()
     shutil.rmtree(state["temp_dir"], ignore_errors=True)
 
 
-def _running(directory: str | None) -> dict[str, Any] | None:
-    if directory is not None:
-        return None
+def _end_actors(address: str) -> None:
+    """End the scheduler with its agents, then the quota actor. Jobs that run go on until somebody starts us again."""
+    from raysched.runtime import quota_actor, scheduler_actor
+
+    with connected(address):
+        import ray
+
+        for name in (scheduler_actor.NAME, quota_actor.NAME):
+            with contextlib.suppress(ValueError, ray.exceptions.RayError, TimeoutError):
+                actor = ray.get_actor(name, namespace=scheduler_actor.NAMESPACE)
+                if name == scheduler_actor.NAME:
+                    ray.get(actor.stop.remote(), timeout=30.0)
+                ray.kill(actor)
+
+
+def _running() -> dict[str, Any] | None:
+    """The cluster of the state file, if its head is there. Its API is started again if it does not answer."""
     state = remembered_cluster()
     if not state.get("temp_dir"):
         return None
     with contextlib.suppress(LocalClusterFailed):
         if is_running(find_local(state["temp_dir"])):
+            if not _answers(state["api_url"]):
+                port = int(state["api_url"].rsplit(":", 1)[1])
+                state["api_pid"] = start_api(state["address"], port, Path(state["directory"]))
             return state
     return None
+
+
+def _answers(url: str) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        return httpx.get(f"{url}/healthz", timeout=2.0).status_code == 200
+    return False
 
 
 # ── configuration ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -248,9 +276,8 @@ def start_api(address: str, port: int, directory: Path) -> int:
     while time.monotonic() < deadline:
         if server.poll() is not None:
             break
-        with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(f"http://{HOST}:{port}/healthz", timeout=2.0).status_code == 200:
-                return server.pid
+        if _answers(f"http://{HOST}:{port}"):
+            return server.pid
         time.sleep(0.1)
     with contextlib.suppress(ProcessLookupError):
         server.kill()
