@@ -6,7 +6,7 @@ from raysched.core.events import StopReason
 from raysched.core.model import JobId, JobSpec, NodeId, Placement, ShareId, UserId
 
 
-class CreateGang(Struct, frozen=True, tag=True):
+class CreateGang(Struct, frozen=True, gc=False, tag=True):
     """Make the placement group of an attempt. `ray_ids` are the current Ray ids of the placement's nodes.
 
     Answered by GangReady or GangFailed."""
@@ -21,14 +21,14 @@ class CreateGang(Struct, frozen=True, tag=True):
     ray_ids: dict[NodeId, str]
 
 
-class StartAttempt(Struct, frozen=True, tag=True):
+class StartAttempt(Struct, frozen=True, gc=False, tag=True):
     """Start the ranks inside the group. Answered by AttemptStarted, then AttemptEnded."""
 
     job: JobId
     attempt: int
 
 
-class StopAttempt(Struct, frozen=True, tag=True):
+class StopAttempt(Struct, frozen=True, gc=False, tag=True):
     """Notice, `grace_ms` to checkpoint, then kill. Answered by AttemptEnded (also when nothing ran)."""
 
     job: JobId
@@ -37,7 +37,7 @@ class StopAttempt(Struct, frozen=True, tag=True):
     why: StopReason
 
 
-class RemoveGang(Struct, frozen=True, tag=True):
+class RemoveGang(Struct, frozen=True, gc=False, tag=True):
     """Kill what is left of the attempt, remove its group, sweep its processes. Answered by GangRemoved."""
 
     job: JobId

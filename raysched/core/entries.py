@@ -24,10 +24,18 @@ from raysched.core.record import AdmissionRecord
 from raysched.core.units import Amounts
 
 
-class Entry(Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+class Entry(Struct, frozen=True, gc=False, tag=True, omit_defaults=True, kw_only=True):
     """`at_ms`: when it was decided."""
 
     at_ms: int
+
+
+class Edit(Entry, frozen=True, kw_only=True):
+    """A change of one book. `base`: the ledger version the editor saw; a change of the same thing since then makes the
+    entry fail."""
+
+    by: UserId
+    base: int | None = None
 
 
 class SettingsSet(Entry, frozen=True):
@@ -35,9 +43,8 @@ class SettingsSet(Entry, frozen=True):
     by: UserId
 
 
-class PoolSet(Entry, frozen=True):
+class PoolSet(Edit, frozen=True):
     pool: Pool
-    by: UserId
 
 
 class PoolDeleted(Entry, frozen=True):
@@ -45,34 +52,25 @@ class PoolDeleted(Entry, frozen=True):
     by: UserId
 
 
-class GroupSet(Entry, frozen=True):
+class GroupSet(Edit, frozen=True):
     group: GroupId
     members: tuple[UserId, ...]
-    by: UserId
 
 
-class ShareSet(Entry, frozen=True):
-    """`base`: the ledger version the editor saw; a share changed since then makes the entry fail."""
-
+class ShareSet(Edit, frozen=True):
     share: Share
-    by: UserId
-    base: int | None = None
 
 
-class ShareDeleted(Entry, frozen=True):
+class ShareDeleted(Edit, frozen=True):
     share: ShareId
-    by: UserId
-    base: int | None = None
 
 
-class ReservationSet(Entry, frozen=True):
+class ReservationSet(Edit, frozen=True):
     reservation: Reservation
-    by: UserId
 
 
-class ReservationReleased(Entry, frozen=True):
+class ReservationReleased(Edit, frozen=True):
     reservation: ReservationId
-    by: UserId
 
 
 class OverrideSet(Entry, frozen=True):

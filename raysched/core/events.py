@@ -24,7 +24,7 @@ Outcome = Literal["succeeded", "failed", "stopped", "node_lost", "never_started"
 StopReason = Literal["cancelled", "max_runtime", "node_failed", "resized", "preempted", "reclaimed"]
 
 
-class Event(Struct, frozen=True, tag=True, omit_defaults=True, kw_only=True):
+class Event(Struct, frozen=True, gc=False, tag=True, omit_defaults=True, kw_only=True):
     """`at_ms`: when it was noticed, by the clock of whoever journaled it."""
 
     at_ms: int

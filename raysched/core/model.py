@@ -34,7 +34,7 @@ FINAL: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 Health = Literal["unknown", "healthy", "degraded", "suspect", "failed", "validating", "quarantined"]
 
 
-class Bundle(Struct, frozen=True, omit_defaults=True):
+class Bundle(Struct, frozen=True, gc=False, omit_defaults=True):
     """Resources that must be on one node, `count` times. GPU is whole or below 1."""
 
     gpu_milli: int = 0
@@ -89,7 +89,7 @@ class FunctionRun(Struct, frozen=True, tag="function", omit_defaults=True):
 Run = CommandRun | FunctionRun
 
 
-class JobSpec(Struct, frozen=True, omit_defaults=True):
+class JobSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a user asked for: one gang of bundles, an owner, a share to charge."""
 
     job: JobId
@@ -132,7 +132,7 @@ def gang_amounts(bundles: tuple[Bundle, ...], model: str | None) -> Amounts:
     return total
 
 
-class PlacedBundle(Struct, frozen=True, array_like=True):
+class PlacedBundle(Struct, frozen=True, gc=False, array_like=True):
     """`count` bundles number `bundle` of the spec on one node. `devices` are the node's GPU indices they hold
     together, `milli` thousandths of each (1000 = whole); a fraction has count 1 and one device."""
 
@@ -151,7 +151,7 @@ def placement_nodes(placement: Placement) -> tuple[NodeId, ...]:
     return tuple(dict.fromkeys(placed.node for placed in placement))
 
 
-class NodeSpec(Struct, frozen=True, omit_defaults=True):
+class NodeSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a node is. Two nodes have the same spec when all of it is equal. `gpu` counts whole devices."""
 
     gpu: int = 0

@@ -15,7 +15,7 @@ from raysched.core.record import QuotaRow, Reason
 from raysched.core.units import GPU, MODEL_PREFIX, Amounts, Kind, add_into
 
 
-class Ask(Struct, frozen=True):
+class Ask(Struct, frozen=True, gc=False):
     """A request to charge `amounts` to a share and a user in one pool, for work of one workload kind."""
 
     share: ShareId

@@ -43,7 +43,7 @@ ReservationState = Literal["none", "coming", "active", "on_hold", "expired", "re
 Evidence = Literal["VALID", "UNKNOWN", "STALE", "DISPUTED"]
 
 
-class QuotaRow(Struct, frozen=True, array_like=True):
+class QuotaRow(Struct, frozen=True, gc=False, array_like=True):
     """One ceiling in one resource kind. `limit` and `used` are without the request; `override` is what active
     overrides with authority add, `unauthorised` what those without would add; `reason` is what a job waits
     for when this row is the one that blocks."""
@@ -63,7 +63,7 @@ class QuotaRow(Struct, frozen=True, array_like=True):
         return self.limit - self.used
 
 
-class CapacityRow(Struct, frozen=True, array_like=True):
+class CapacityRow(Struct, frozen=True, gc=False, array_like=True):
     """What the pool's usable nodes have in one kind that no claim holds, and what reservations take off it.
     `allocatable` None: no node of the pool ever reported."""
 
@@ -74,7 +74,7 @@ class CapacityRow(Struct, frozen=True, array_like=True):
     request: int
 
 
-class AdmissionRecord(Struct, frozen=True, omit_defaults=True):
+class AdmissionRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     """One decision on one request. `bundles_fit` of `bundles_asked` could be placed on the usable nodes with
     reservations left whole; `bundles_fit_unreserved` if reservations did not exist. `refused`: the findings that
     refused a submission (then it is REJECTED). `books_version`: the ledger version the plan began with. The headline

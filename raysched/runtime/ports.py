@@ -38,7 +38,7 @@ class Journal(Protocol):
     def get_blob(self, digest: str) -> bytes | None: ...
 
 
-class Change(Struct, frozen=True, array_like=True):
+class Change(Struct, frozen=True, gc=False, array_like=True):
     """One posted entry and the ledger version it made."""
 
     version: int
