@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from raysched.core import reservation
 from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
-from raysched.core.model import NodeId, Placement, PoolId
+from raysched.core.model import NodeId, Placement, PoolId, ShareId, UserId
 from raysched.core.placement import Ground, Placed, Unplaced, place
 from raysched.core.quota import Ask
 from raysched.core.record import (
@@ -26,7 +26,7 @@ from raysched.core.units import CPU, GPU, Amounts
 Option = tuple[PoolId, str | None]
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, gc=False):
     """What is decided, the first blocker, and the authority when an exception was needed."""
 
     state: AdmissionState
@@ -34,7 +34,7 @@ class Verdict(Struct, frozen=True):
     override_used: bool = False
 
 
-class Assessment(Struct, frozen=True):
+class Assessment(Struct, frozen=True, gc=False):
     """A decided request: its record, and where it goes if it is admitted."""
 
     record: AdmissionRecord
@@ -111,8 +111,8 @@ def assess(draft: Draft, job: Job, option: Option, now_ms: int, own_only: bool =
     fit = asked if isinstance(found, Placed) else found.fit
     record = _record(draft, job, option, ask, quota_rows, keep, draws, evidence, cited, asked, fit, unreserved, now_ms)
     verdict = decide(record)
-    authority = _authority(ledger, job, pool, now_ms) if verdict.override_used else None
-    record = structs.replace(record, admission_state=verdict.state, reason=verdict.reason, override_authority=authority)
+    allowed = authority(ledger, job.user, job.share, pool, now_ms) if verdict.override_used else None
+    record = structs.replace(record, admission_state=verdict.state, reason=verdict.reason, override_authority=allowed)
     admitted = verdict.reason is None and isinstance(found, Placed)
     return Assessment(record, ask, found.placement if admitted and isinstance(found, Placed) else None, draws, own)
 
@@ -250,12 +250,13 @@ def _binding(rows: tuple[QuotaRow, ...], kind: str, ask: Ask) -> QuotaRow:
     return QuotaRow(f"share {ask.share}", kind, 0, 0, ask.amounts.get(kind, 0), "SHARE_QUOTA")
 
 
-def _authority(ledger: Ledger, job: Job, pool: PoolId, now_ms: int) -> str | None:
+def authority(ledger: Ledger, user: UserId, share: ShareId, pool: PoolId, now_ms: int) -> str | None:
+    """Who allowed the overrides that are active for this user and share."""
     names = [
         override.authority
         for override in ledger.active_overrides(now_ms)
         if override.authority is not None
         and override.pool in (None, pool)
-        and (override.user == job.user or (override.user is None and override.share == job.share))
+        and (override.user == user or (override.user is None and override.share == share))
     ]
     return ", ".join(dict.fromkeys(names)) or None

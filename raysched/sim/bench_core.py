@@ -5,7 +5,7 @@ filled, then jobs end and others take their place. Each admission passes evidenc
 and placement, and is posted, recorded and folded, as live."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -14,14 +14,18 @@ from msgspec import Struct
 from raysched.config import entries as book_entries
 from raysched.config import parse_config
 from raysched.core import events as ev
+from raysched.core.decisions import CreateGang, Decision
 from raysched.core.entries import AnyEntry
 from raysched.core.ledger import Ledger
 from raysched.core.model import Bundle, JobId, JobSpec, NodeId, NodeSpec, PoolId, ShareId, UserId
 from raysched.core.plan import plan
 from raysched.core.state import State
 from raysched.core.transitions import apply
-from raysched.runtime.ports import Posted
+from raysched.runtime.loop import Loop
+from raysched.runtime.ports import Gang, Posted
 from raysched.runtime.quota_book import QuotaBook
+from raysched.runtime.wall_clock import WallClock
+from raysched.store.journal import SqlJournal
 from raysched.store.ledger_store import LedgerStore
 from raysched.store.memory import MemoryLedgerStore
 from raysched.store.ports import LedgerTable
@@ -40,7 +44,6 @@ class Measured(Struct):
     seconds: float = 0.0
     ticks: int = 0
     tick_p99_ms: float = 0.0
-    fold_jobs_per_s: float = 0.0
 
     @property
     def per_second(self) -> float:
@@ -51,8 +54,17 @@ class Measured(Struct):
 class World:
     """State, books and queue of one size."""
 
-    def __init__(self, nodes: int, pending: int, shares: int, users: int, table: LedgerTable, seed: int = 1) -> None:
-        self.random = Random(seed)
+    def __init__(
+        self,
+        nodes: int,
+        pending: int,
+        shares: int,
+        users: int,
+        table: LedgerTable,
+        journal: list[ev.AnyEvent] | None = None,
+        seed: int = 1,
+    ) -> None:
+        self.random, self.journal = Random(seed), journal
         self.state, self.book = State(), QuotaBook(table)
         self.ledger, self.epoch, self.now_ms = Ledger(), self.book.open_epoch(), 1_000
         self.plans = 0
@@ -86,9 +98,15 @@ class World:
         for number in range(nodes):
             name = NodeId(f"n{number:06d}")
             joined = ev.NodeJoined(at_ms=self.now_ms, node=name, ray_id=f"r{number}", spec=NODE, pool=PoolId("main"))
-            apply(self.state, joined)
-            apply(self.state, ev.NodeFresh(at_ms=self.now_ms, node=name))
-            apply(self.state, ev.HealthChanged(at_ms=self.now_ms, node=name, health="healthy", why="bench"))
+            self.fold(joined)
+            self.fold(ev.NodeFresh(at_ms=self.now_ms, node=name))
+            self.fold(ev.HealthChanged(at_ms=self.now_ms, node=name, health="healthy", why="bench"))
+
+    def fold(self, event: ev.AnyEvent) -> None:
+        """Fold an event, and keep it for a journal if one is kept."""
+        if self.journal is not None:
+            self.journal.append(event)
+        apply(self.state, event)
 
     def submit(self, number: int) -> None:
         """One more job in the queue."""
@@ -101,7 +119,7 @@ class World:
             bundles=(Bundle(gpus * 1_000, gpus * 8_000, gpus << 36),),
         )
         priority = self.random.randrange(3, 7)
-        apply(self.state, ev.JobSubmitted(at_ms=self.now_ms + number, spec=spec, priority=priority))
+        self.fold(ev.JobSubmitted(at_ms=self.now_ms + number, spec=spec, priority=priority))
 
     def post(self, posted: list[AnyEntry] | tuple[AnyEntry, ...]) -> None:
         """Post and fold, as the loop does."""
@@ -119,7 +137,7 @@ class World:
         self.post(made.entries)
         self.state.unsettled.clear()
         for event in made.events:
-            apply(self.state, event)
+            self.fold(event)
         return sum(
             type(entry).__name__ in ("Claimed", "Recorded") for entry in made.entries
         ), time.perf_counter() - begun
@@ -130,7 +148,7 @@ class World:
         begun = time.perf_counter()
         for name in names:
             for event in self._life(name):
-                apply(self.state, event)
+                self.fold(event)
         return time.perf_counter() - begun
 
     def _life(self, name: JobId) -> Iterator[ev.AnyEvent]:
@@ -174,3 +192,59 @@ def measure(
     found.ticks = len(times)
     found.tick_p99_ms = sorted(times)[min(len(times) - 1, len(times) * 99 // 100)] * 1_000
     return found
+
+
+class Restarted(Struct):
+    """A scheduler that starts again: seconds until it has recovered, and until its first plan is made."""
+
+    jobs: int
+    running: int
+    nodes: int
+    events: int
+    entries: int
+    recovered_s: float
+    planned_s: float
+
+
+class Quiet:
+    """A cluster of which nothing is left but its name; what it is told does not matter here."""
+
+    def perform(self, decisions: Iterable[Decision]) -> None:
+        """Nothing."""
+
+    def poll(self) -> list[ev.AnyEvent]:
+        return []
+
+    def observe(self) -> list[Gang]:
+        return []
+
+    def adopt(self, gangs: Iterable[CreateGang]) -> None:
+        """Nothing."""
+
+
+def restart(jobs: int, running: int, directory: Path, tell: Callable[[str], None] = lambda text: None) -> Restarted:
+    """Write a journal of so many jobs, so many of them running, to disk, and start a scheduler on it (goal G8)."""
+    nodes = max(100, running * 3 // 8)
+    journal: list[ev.AnyEvent] = []
+    url = f"sqlite:///{directory}/restart.db"
+    tell("building")
+    world = World(nodes, jobs, 50, 2_000, LedgerStore(url), journal)
+    while len(world.state.active) < running and world.tick()[0]:
+        pass
+    tell("writing")
+    SqlJournal(url).append(journal)
+    tell("starting again")
+    begun = time.perf_counter()
+    loop = Loop(WallClock(world.now_ms), SqlJournal(url), QuotaBook(LedgerStore(url)), Quiet())
+    loop.recover()
+    recovered = time.perf_counter()
+    plan(loop.state, loop.ledger, loop.clock.now_ms())
+    return Restarted(
+        jobs=jobs,
+        running=len(loop.state.active),
+        nodes=nodes,
+        events=len(journal),
+        entries=loop.ledger.version,
+        recovered_s=recovered - begun,
+        planned_s=time.perf_counter() - begun,
+    )
