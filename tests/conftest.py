@@ -1,4 +1,4 @@
-"""How hard hypothesis tries: a short run by default, the same one every time in CI, `--hypothesis-profile=long` by night."""
+"""How hard hypothesis tries: a short run by default, the same each time in CI, `--hypothesis-profile=long` by night."""
 
 import os
 

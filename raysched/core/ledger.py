@@ -144,6 +144,11 @@ class Ledger:
     # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _refuses(self, entry: e.AnyEntry) -> str | None:
+        if isinstance(entry, e.Edit) and entry.base is not None:
+            subject = _subject(entry)
+            changed = self.changed.get(subject, 0)
+            if changed > entry.base:
+                return f"{subject} was changed in version {changed}, after version {entry.base} that was edited"
         match entry:
             case e.Claimed():
                 return self._refuses_claim(entry)
@@ -155,17 +160,12 @@ class Ledger:
                 return self._refuses_move(entry)
             case e.Resized():
                 return self._refuses_resize(entry)
-            case e.ShareSet() | e.ShareDeleted():
-                name = entry.share.share if isinstance(entry, e.ShareSet) else entry.share
-                changed = self.changed.get(f"share {name}", 0)
-                if entry.base is not None and changed > entry.base:
-                    return f"share {name} was changed in version {changed}, after version {entry.base} that was edited"
-                if isinstance(entry, e.ShareDeleted):
-                    if name not in self.shares:
-                        return f"UNKNOWN_SHARE: share {name} does not exist"
-                    held = sum(1 for claim in self.claims.values() if claim.share == name)
-                    if held:
-                        return f"share {name} is charged by {held} unfinished jobs"
+            case e.ShareDeleted():
+                if entry.share not in self.shares:
+                    return f"UNKNOWN_SHARE: share {entry.share} does not exist"
+                held = sum(1 for claim in self.claims.values() if claim.share == entry.share)
+                if held:
+                    return f"share {entry.share} is charged by {held} unfinished jobs"
             case e.ReservationReleased():
                 book = self.reservations.get(entry.reservation)
                 if book is None or book.released_ms is not None:
@@ -224,8 +224,11 @@ class Ledger:
     def _apply(self, entry: e.AnyEntry) -> Undo:
         undo = self._change(entry)
         self.version += 1
+        unmark = _put(self.changed, _subject(entry), self.version) if isinstance(entry, e.Edit) else None
 
         def back() -> None:
+            if unmark is not None:
+                unmark()
             self.version -= 1
             undo()
 
@@ -376,10 +379,8 @@ class Ledger:
                 undo = _put(self.groups, entry.group, entry.members)
             case e.ShareSet():
                 undo = _put(self.shares, entry.share.share, entry.share)
-                mark = _put(self.changed, f"share {entry.share.share}", self.version + 1)
             case e.ShareDeleted():
                 undo = _drop(self.shares, entry.share)
-                mark = _put(self.changed, f"share {entry.share}", self.version + 1)
             case e.OverrideSet():
                 undo = _put(self.overrides, entry.override.override, entry.override)
             case _:
@@ -388,8 +389,6 @@ class Ledger:
 
         def back() -> None:
             undo()
-            if isinstance(entry, e.ShareSet | e.ShareDeleted):
-                mark()
             self._refresh()
 
         return back
@@ -422,6 +421,25 @@ class Ledger:
                 window = (book.reservation.start_ms, book.reservation.expiry_ms)
                 edges += [edge for edge in window if edge is not None and edge > now_ms]
         return min(edges, default=None)
+
+
+def _subject(entry: e.Edit) -> str:
+    """What an edit changes, as `changed` names it."""
+    match entry:
+        case e.ShareSet():
+            return f"share {entry.share.share}"
+        case e.ShareDeleted():
+            return f"share {entry.share}"
+        case e.PoolSet():
+            return f"pool {entry.pool.pool}"
+        case e.GroupSet():
+            return f"group {entry.group}"
+        case e.ReservationSet():
+            return f"reservation {entry.reservation.reservation}"
+        case e.ReservationReleased():
+            return f"reservation {entry.reservation}"
+        case _:
+            raise AssertionError(f"no subject for {type(entry).__name__}")
 
 
 def describe(row: QuotaRow) -> str:

@@ -6,24 +6,21 @@ offered has been planned with: it does start the job."""
 
 from collections.abc import Callable
 from functools import partial
-from itertools import permutations
 
 from msgspec import Struct, structs
 
 from raysched.core import entries as e
-from raysched.core import events as ev
 from raysched.core import steps
 from raysched.core.admission import Assessment, assess
-from raysched.core.draft import Draft
 from raysched.core.ledger import Claim, Ledger, ReservationBook
 from raysched.core.model import ACTIVE, JobId, LimitRule, Limits, Override, PoolId, ShareId, UserId
-from raysched.core.plan import plan
 from raysched.core.queue import is_behind_head, options
 from raysched.core.record import QuotaRow
 from raysched.core.reservation import owns
 from raysched.core.resize import Resize, resize
 from raysched.core.state import Job, Node, State
 from raysched.core.steps import Step
+from raysched.core.trying import Trials, Try, Undo
 from raysched.core.units import GPU, MILLI, Amounts
 
 MOST_STEPS = 4  # a change of more parts is no help to anybody
@@ -31,21 +28,12 @@ MOST_TRIED = 40  # nodes or groups of jobs looked at for one step
 DAYS = 1  # how long an override that is offered lasts
 BY = UserId("raysched")
 
-Undo = Callable[[], None]
-
 
 class Change(Struct, frozen=True):
     """Steps that together start the job."""
 
     text: str
     steps: tuple[Step, ...]
-
-
-class Try(Struct, frozen=True):
-    """A step, and how it is done here: `do` returns the way back, or None when it cannot be done."""
-
-    step: Step
-    do: Callable[[], Undo | None]
 
 
 def cheapest_change(state: State, ledger: Ledger, job: Job, now_ms: int) -> Change | None:
@@ -57,31 +45,19 @@ def cheapest_change(state: State, ledger: Ledger, job: Job, now_ms: int) -> Chan
     return Search(state, ledger, job, now_ms).run()
 
 
-class Search:
+class Search(Trials):
     """Takes step after step against whatever blocks first, until a plan starts the job."""
-
-    def __init__(self, state: State, ledger: Ledger, job: Job, now_ms: int) -> None:
-        self.state, self.ledger, self.job, self.now_ms = state, ledger, job, now_ms
-        self.draft = Draft(state, ledger)
-        self.taken: list[tuple[Try, Undo]] = []
 
     def run(self) -> Change | None:
         """See `cheapest_change`."""
         try:
-            while not self._starts():
+            while not self.starts():
                 if not self._step() or len(self.taken) > MOST_STEPS:
                     return None
-            found = tuple(each.step for each in self._ordered(self._needed()))
+            found = tuple(each.step for each in self.ordered(self.needed()))
             return Change("; ".join(step.text for step in found), found) if found else None
         finally:
-            self._back(0)
-
-    def _admitted(self) -> set[JobId]:
-        made = plan(self.state, self.ledger, self.now_ms)
-        return {event.job for event in made.events if isinstance(event, ev.Admitted)}
-
-    def _starts(self) -> bool:
-        return self.job.job in self._admitted()
+            self.back(0)
 
     def _assess(self) -> Assessment | None:
         """The first option that would admit the job, else the first."""
@@ -112,48 +88,6 @@ class Search:
             return self._release_reservation(found)
         return self._uncordon(found) or self._shrink(found) or self._cancel_others(found)
 
-    # ── steps that are taken, and taken back ──────────────────────────────────────────────────────────────────────
-
-    def _take(self, *tries: Try) -> bool:
-        """All of them, or none."""
-        mark = len(self.taken)
-        for each in tries:
-            undo = each.do()
-            if undo is None:
-                self._back(mark)
-                return False
-            self.taken.append((each, undo))
-        return True
-
-    def _back(self, mark: int) -> None:
-        while len(self.taken) > mark:
-            self.taken.pop()[1]()
-
-    def _needed(self) -> list[Try]:
-        """The steps taken without those that it does not take: a later one may do the work of an earlier."""
-        kept = [each for each, _ in self.taken]
-        for each in tuple(kept):
-            rest = [other for other in kept if other is not each]
-            self._back(0)
-            if self._take(*rest) and self._starts():
-                kept = rest
-        return kept
-
-    def _ordered(self, tries: list[Try]) -> tuple[Try, ...]:
-        """The steps in an order in which none but the last starts a job: they are taken one by one, and what one makes
-        free must not go to somebody else before the next. Empty when there is no such order."""
-        self._back(0)
-        before = self._admitted()
-        own_first = sorted(tries, key=lambda each: each.step.method in ("admin", "cancel"))
-        return next((order for order in permutations(own_first) if self._is_quiet(order, before)), ())
-
-    def _is_quiet(self, order: tuple[Try, ...], before: set[JobId]) -> bool:
-        self._back(0)
-        for each in order[:-1]:
-            if not self._take(each) or self._admitted() - before:
-                return False
-        return bool(order) and self._take(order[-1]) and self._starts()
-
     # ── what the owner can do ─────────────────────────────────────────────────────────────────────────────────────
 
     def _pass_head(self) -> bool:
@@ -163,19 +97,19 @@ class Search:
         if head.priority > 0:
             wanted = head.priority - 1
             step = steps.prioritised(self.job.job, wanted, head.job)
-            return self._take(Try(step, lambda: self._requeue(lambda: setattr(self.job, "priority", wanted))))
+            return self.take(Try(step, lambda: self._requeue(lambda: setattr(self.job, "priority", wanted))))
         step = steps.cancelled(head.job, head.user, "which is before it")
-        return self._take(Try(step, partial(self._unqueue, head)))
+        return self.take(Try(step, partial(self._unqueue, head)))
 
     def _cross_pool(self) -> bool:
         """Another pool, if the job could start there at once."""
         if self.job.cross_pool:
             return False
         step, mark = steps.crossing(self.job.job), len(self.taken)
-        self._take(Try(step, lambda: self._requeue(lambda: setattr(self.job, "cross_pool", True))))
-        if self._starts():
+        self.take(Try(step, lambda: self._requeue(lambda: setattr(self.job, "cross_pool", True))))
+        if self.starts():
             return True
-        self._back(mark)
+        self.back(mark)
         return False
 
     def _shrink(self, found: Assessment) -> bool:
@@ -190,7 +124,7 @@ class Search:
             refused = not isinstance(resize(self.state, self.ledger, self.job, smaller, self.now_ms, BY), Resize)
             return None if refused else self._requeue(lambda: setattr(self.job, "bundles", smaller))
 
-        return self._take(Try(step, do))
+        return self.take(Try(step, do))
 
     def _requeue(self, change: Callable[[], None]) -> Undo:
         """Change the queued job; the undo puts it back as it was."""
@@ -238,7 +172,7 @@ class Search:
         )
         who = {"share": str(share)} if user is None else {"user": str(user)}
         step = steps.overridden(self.job.job, who, pool, short, authority, DAYS)
-        return self._take(self._posting(step, e.OverrideSet(at_ms=self.now_ms, override=override, by=BY)))
+        return self.take(self._posting(step, e.OverrideSet(at_ms=self.now_ms, override=override, by=BY)))
 
     def _authority(self) -> str | None:
         """Somebody who may grant an override; None where nobody may."""
@@ -262,14 +196,14 @@ class Search:
             assert pool.limits is not None
             limits = _with_total(pool.limits, group, ceiling)
             entry = e.PoolSet(at_ms=self.now_ms, pool=structs.replace(pool, limits=limits), by=BY)
-        return self._take(self._posting(steps.raised(what, name, group, ceiling, limits.rules), entry))
+        return self.take(self._posting(steps.raised(what, name, group, ceiling, limits.rules), entry))
 
     def _reconcile(self, found: Assessment) -> bool:
         pool = found.record.pool
         if pool is None or pool not in self.ledger.reported:
             return False
         entry = e.Reconciled(at_ms=self.now_ms, pool=pool, by=BY)
-        return self._take(self._posting(steps.reconciled(pool), entry))
+        return self.take(self._posting(steps.reconciled(pool), entry))
 
     def _uncordon(self, found: Assessment) -> bool:
         cordoned = [n for _, n in sorted(self.state.nodes.items()) if n.cordoned and n.pool == found.record.pool]
@@ -296,7 +230,7 @@ class Search:
         named = self.job.spec.reservation
         live.sort(key=lambda b: (b.reservation.reservation != named, sum(b.reservation.amounts.values())))
         tries = [self._releasing(book) for book in live]
-        return any(self._keep_if_better([each], found) for each in tries) or (bool(tries) and self._take(tries[0]))
+        return any(self._keep_if_better([each], found) for each in tries) or (bool(tries) and self.take(tries[0]))
 
     def _keeps(self, book: ReservationBook, found: Assessment) -> bool:
         if book.reservation.reservation == self.job.spec.reservation:
@@ -338,12 +272,12 @@ class Search:
             self.draft.release(claim.job)
             return partial(self.draft.rollback, mark)
 
-        return Try(steps.cancelled(claim.job, claim.user, "which has the room"), do)
+        return Try(steps.cancelled(claim.job, claim.user, "which has the room"), do, slow=True)
 
     def _keep_if_better(self, tries: list[Try], found: Assessment, enough: bool = False) -> bool:
         """Take the steps, and keep them if the job then fits, or (unless it must be `enough`) is nearer to it."""
         mark = len(self.taken)
-        if mark + len(tries) > MOST_STEPS or not self._take(*tries):
+        if mark + len(tries) > MOST_STEPS or not self.take(*tries):
             return False
         after = self._assess()
         if after is not None and after.placement is not None:
@@ -352,7 +286,7 @@ class Search:
             was, now = found.record, after.record
             if now.bundles_fit > was.bundles_fit or now.reason != was.reason:
                 return True
-        self._back(mark)
+        self.back(mark)
         return False
 
     def _posting(self, step: Step, entry: e.AnyEntry) -> Try:

@@ -38,6 +38,7 @@ from raysched.core.units import BadQuantity, parse_amount
 from raysched.runtime.problem import Refusal
 
 Params = dict[str, Any]
+ShareVersion = tuple[int, e.ShareSet | e.ShareDeleted]
 
 
 class Change(Struct):
@@ -60,7 +61,7 @@ class Desk:
         ledger: Ledger,
         context: ClusterConfig,
         origin_ms: int,
-        history: Callable[[ShareId], list[tuple[int, e.ShareSet]]],
+        history: Callable[[ShareId], list[ShareVersion]],
     ) -> None:
         self.state, self.ledger, self.context, self.origin_ms = state, ledger, context, origin_ms
         self.history = history
@@ -91,6 +92,11 @@ class Desk:
         if found is None:
             raise Refusal("BAD_REQUEST", 400, f"unknown action {action!r}; known: {', '.join(sorted(ACTIONS))}")
         self.allow(action, params, by)
+        base = params.get("base")
+        if base is not None and action not in EDITS:
+            raise Refusal("BAD_REQUEST", 422, f"{action} takes no base: what it changes has no version")
+        if base is not None and (isinstance(base, bool) or not isinstance(base, int)):
+            raise Refusal("BAD_REQUEST", 422, f"base: must be a whole number, got {base!r}")
         try:
             return found(self, dict(params), by, now_ms)
         except BadQuantity as error:
@@ -99,14 +105,32 @@ class Desk:
             raise Refusal("BAD_REQUEST", 422, f"{action}: {error.args[0]} is required") from error
 
     def allow(self, action: str, params: Params, by: UserId) -> None:
-        """Cluster admins may do everything; a share's admins what concerns their share alone (semantics 7.14)."""
+        """Cluster admins may do everything; a share's admins what concerns their share alone, and everybody may
+        reserve for themselves (semantics 7.14)."""
         admins = self.ledger.settings.admins
         if not admins or by in admins:
             return
-        share = self.ledger.shares.get(ShareId(str(params.get("name", ""))))
-        if action in SHARE_ADMIN and share is not None and by in share.admins:
+        if action in SHARE_ADMIN and self._runs(params.get("name"), by):
+            return
+        if action in ("reserve", "release") and self._reserves_own(params, by):
             return
         raise Refusal("FORBIDDEN", 403, f"{by} may not {action}: that needs a cluster admin")
+
+    def _runs(self, name: object, by: UserId) -> bool:
+        """Whether the user is an admin of the share of this name."""
+        share = self.ledger.shares.get(ShareId(str(name)))
+        return share is not None and by in share.admins
+
+    def _reserves_own(self, params: Params, by: UserId) -> bool:
+        """Whether it is about a reservation of the user's own, or of a share that they administer."""
+        owners: list[tuple[object, object]] = []
+        owner = params.get("owner")
+        if isinstance(owner, dict):
+            owners.append((owner.get("share"), owner.get("user")))
+        book = self.ledger.reservations.get(ReservationId(str(params.get("reservation", params.get("name")))))
+        if book is not None:
+            owners.append((book.reservation.share, book.reservation.user))
+        return bool(owners) and all(user == by if share is None else self._runs(share, by) for share, user in owners)
 
     def share(self, params: Params) -> Share:
         name = ShareId(str(params["name"]))
@@ -174,10 +198,14 @@ def _share_change(desk: Desk, old: Share | None, new: Share, by: UserId, now_ms:
 def _rollback(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
     """A share as it was at a ledger version; an ordinary change with all its checks, and a new version."""
     name, wanted = ShareId(str(params["name"])), params["version"]
-    versions = [(version, entry) for version, entry in desk.history(name) if version <= int(wanted)]
-    if not versions:
+    if isinstance(wanted, bool) or not isinstance(wanted, int):
+        raise Refusal("BAD_REQUEST", 422, f"version: must be a whole number, got {wanted!r}")
+    versions = [entry for version, entry in desk.history(name) if version <= wanted]
+    if not versions or isinstance(versions[-1], e.ShareDeleted):
         raise Refusal("UNKNOWN_VERSION", 404, f"share {name} did not exist at version {wanted}")
-    old, new = desk.ledger.shares.get(name), versions[-1][1].share
+    old = desk.ledger.shares.get(name)
+    # Read anew: what it refers to (weights of others, groups, pools) may have changed meanwhile.
+    new = share_from_keys(name, share_to_keys(versions[-1].share), old, desk.config())
     if old is None:
         _refuse(refuses_size(desk.state, desk.ledger, None, new))
     else:
@@ -192,7 +220,8 @@ def _set_limits(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
         changed = pool_with_limits(pool, keys, desk.config())
         before = limits_to_keys(pool.limits) if pool.limits is not None else None
         after = limits_to_keys(changed.limits) if changed.limits is not None else None
-        return Change(f"pool {pool.pool}", [e.PoolSet(at_ms=now_ms, pool=changed, by=by)], [], before, after)
+        entry = e.PoolSet(at_ms=now_ms, pool=changed, by=by, base=params.get("base"))
+        return Change(f"pool {pool.pool}", [entry], [], before, after)
     old = desk.share(params)
     limits_from_keys(keys, old.limits, list(desk.config().groups))
     return _share_change(desk, old, share_with_limits(old, keys, desk.config()), by, now_ms, params)
@@ -203,7 +232,7 @@ def _set_group(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
     if not isinstance(members, list) or not all(isinstance(member, str) and member for member in members):
         raise Refusal("BAD_REQUEST", 422, "members: must be a list of user names")
     users = tuple(dict.fromkeys(UserId(member) for member in members))
-    entry = e.GroupSet(at_ms=now_ms, group=group, members=users, by=by)
+    entry = e.GroupSet(at_ms=now_ms, group=group, members=users, by=by, base=params.get("base"))
     return Change(f"group {group}", [entry], [], list(desk.ledger.groups.get(group, ())), list(users))
 
 
@@ -211,7 +240,8 @@ def _set_group(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
 
 
 def _reserve(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
-    wanted = reservation_from_keys(params, desk.origin_ms, now_ms)
+    keys = {key: value for key, value in params.items() if key != "base"}
+    wanted = reservation_from_keys(keys, desk.origin_ms, now_ms)
     if wanted.pool not in desk.ledger.pools:
         raise Refusal("UNKNOWN_POOL", 404, f"pool {wanted.pool} does not exist")
     if wanted.share is not None and wanted.share not in desk.ledger.shares:
@@ -221,8 +251,9 @@ def _reserve(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
         raise Refusal(
             "RESERVATION_OVER", 409, f"reservation {wanted.reservation} is {old.state(now_ms)}: use a new name"
         )
-    entry = e.ReservationSet(at_ms=now_ms, reservation=wanted, by=by)
-    return Change(f"reservation {wanted.reservation}", [entry], [], None, dict(wanted.amounts))
+    entry = e.ReservationSet(at_ms=now_ms, reservation=wanted, by=by, base=params.get("base"))
+    before = None if old is None else dict(old.reservation.amounts)
+    return Change(f"reservation {wanted.reservation}", [entry], [], before, dict(wanted.amounts))
 
 
 def _release(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
@@ -232,7 +263,7 @@ def _release(desk: Desk, params: Params, by: UserId, now_ms: int) -> Change:
         raise Refusal("UNKNOWN_RESERVATION", 404, f"reservation {name} does not exist")
     if book.released_ms is not None:
         raise Refusal("RESERVATION_OVER", 409, f"reservation {name} was released already")
-    entry = e.ReservationReleased(at_ms=now_ms, reservation=name, by=by)
+    entry = e.ReservationReleased(at_ms=now_ms, reservation=name, by=by, base=params.get("base"))
     return Change(f"reservation {name}", [entry], [], dict(book.reservation.amounts), None)
 
 
@@ -331,3 +362,5 @@ ACTIONS: dict[str, Callable[[Desk, Params, UserId, int], Change]] = {
     "repair_task": _repair_task,
 }
 SHARE_ADMIN = frozenset({"set_share", "stop_share", "open_share", "delete_share", "set_limits", "rollback"})
+# Changes of things that have a version; an edit of one may name the version it was made from.
+EDITS = SHARE_ADMIN | {"create_share", "set_group", "reserve", "release"}

@@ -43,6 +43,7 @@ class Surroundings(Protocol):
     def group_made(self, key: Key, made: bool) -> None: ...
     def bundles_ahead(self) -> int: ...
     async def is_dead(self, ray_id: str) -> bool: ...
+    async def lapsed(self, node: NodeId, key: Key) -> bool: ...
     async def get_blob(self, digest: str) -> bytes | None: ...
     async def put_blob(self, data: bytes) -> str: ...
 
@@ -261,6 +262,8 @@ class Attempt:
         kept = rank_files.kept_outcome(self._around.log_root, *self.key, place.rank)
         if kept is not None:
             return kept
+        if await self._around.lapsed(place.node, self.key):
+            return rank_files.lapsed(place.node)
         cause = str(death).strip().splitlines()
         return Outcome("failed", detail=f"rank {place.rank} died: {' '.join(cause)[:1000]}")
 
@@ -297,10 +300,15 @@ class Attempt:
         for rank in self.plan.ranks:
             if await self._around.is_dead(await self._ray_id(rank)):
                 return Outcome("node_lost", detail=f"node {rank.node} died while nobody watched")
-        place = self._around.log_root, *self.key
-        kept = [rank_files.kept_outcome(*place, rank.rank) or _GONE for rank in self.plan.ranks]
+        kept = [await self._end_of_gone_rank(rank) for rank in self.plan.ranks]
         outcome = gang_outcome(kept)
         return kept[0] if outcome.outcome == "succeeded" else outcome
+
+    async def _end_of_gone_rank(self, rank: groups.RankPlace) -> Outcome:
+        kept = rank_files.kept_outcome(self._around.log_root, *self.key, rank.rank)
+        if kept is not None:
+            return kept
+        return rank_files.lapsed(rank.node) if await self._around.lapsed(rank.node, self.key) else rank_files.GONE
 
     async def _end(self, outcome: Outcome) -> None:
         if self._ended:
@@ -383,6 +391,3 @@ class Attempt:
     async def kill_ranks(self) -> None:
         """ray.kill of every rank's actor; those that are gone already do not matter."""
         await asyncio.to_thread(ranks.kill, [actor for actor in self._actors if actor is not None])
-
-
-_GONE: Final = Outcome("failed", detail="its ranks were gone when the scheduler came back")

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec import json as codec
@@ -66,3 +66,11 @@ def gang_outcome(outcomes: list[Outcome]) -> Outcome:
         if outcome.outcome != "succeeded":
             return outcome
     return outcomes[-1]
+
+
+def lapsed(node: str) -> Outcome:
+    """The outcome of a rank that its node's agent ended because no scheduler answered it: no failure of the job."""
+    return Outcome("node_lost", detail=f"node {node} heard nothing from the scheduler for too long and ended it")
+
+
+GONE: Final = Outcome("failed", detail="its ranks were gone when the scheduler came back")

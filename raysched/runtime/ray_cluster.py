@@ -27,6 +27,7 @@ NODES_S: Final = 1.0
 VIEW_S: Final = 0.01  # Ray's view of a freed group lags by 30-100 ms
 VIEW_DEADLINE_S: Final = 5.0  # then the next group on that room may take a second longer; nothing worse
 SWEEP_S: Final = 12.0  # an agent gives up after 10 s
+ASK_S: Final = 5.0  # an agent answers from memory
 FROZEN: Final = "ray_frozen"
 THREADS: Final = 8  # calls to the GCS in flight; more do not make it faster (ray.md 2)
 
@@ -274,6 +275,17 @@ class RayCluster:
         """Whether Ray has declared the node dead."""
         rows = await asyncio.to_thread(list_nodes)
         return not any(row["NodeID"] == ray_id and row["Alive"] for row in rows)
+
+    async def lapsed(self, node: NodeId, key: Key) -> bool:
+        """Whether the node's agent ended the attempt because no scheduler answered it; False where nobody says."""
+        agent = await asyncio.to_thread(ranks.agent_of, node)
+        if agent is None:
+            return False
+        try:
+            return bool(await asyncio.wait_for(answer(agent.lapsed.remote(*key)), ASK_S))
+        except Exception as problem:
+            log.warning("the agent of %s did not say whether it ended %s/%s: %r", node, *key, problem)
+            return False
 
     async def get_blob(self, digest: str) -> bytes | None:
         """Stored bytes."""

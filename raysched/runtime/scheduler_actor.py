@@ -66,6 +66,7 @@ GROUPS: Final = {
         "nodes",
         "pools",
         "groups",
+        "node_specs",
         "reservations",
         "overrides",
         "alerts",

@@ -21,8 +21,7 @@ from raysched.core.check import check
 from raysched.core.diagnosis import Finding, as_job, diagnose, linked, refusal
 from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
-from raysched.core.model import ACTIVE, FINAL, LOWEST_PRIORITY, JobId, JobSpec, ShareId, UserId
-from raysched.core.plan import plan
+from raysched.core.model import ACTIVE, FINAL, LOWEST_PRIORITY, JobId, JobSpec, Limits, ShareId, UserId
 from raysched.core.queue import options
 from raysched.core.record import AdmissionRecord
 from raysched.core.resize import Resize, resize
@@ -30,8 +29,9 @@ from raysched.core.state import Job, State
 from raysched.core.units import GPU
 from raysched.core.verify import verify
 from raysched.runtime import views
-from raysched.runtime.admin import Change, Desk
+from raysched.runtime.admin import Desk, ShareVersion
 from raysched.runtime.apply import differences
+from raysched.runtime.effects import effects
 from raysched.runtime.inbox import Report
 from raysched.runtime.loop import Loop
 from raysched.runtime.ports import Stale
@@ -76,11 +76,12 @@ class Service:
                 yield change.version, change.entry
             after = changes[-1].version
 
-    def _share_versions(self, share: ShareId) -> list[tuple[int, e.ShareSet]]:
+    def _share_versions(self, share: ShareId) -> list[ShareVersion]:
         return [
             (version, entry)
             for version, entry in self._entries()
-            if isinstance(entry, e.ShareSet) and entry.share.share == share
+            if (isinstance(entry, e.ShareSet) and entry.share.share == share)
+            or (isinstance(entry, e.ShareDeleted) and entry.share == share)
         ]
 
     def fill(self, config: ClusterConfig) -> bool:
@@ -326,7 +327,8 @@ class Service:
             change = self._desk().change(action, params, UserId(by), now_ms)
             changed = {"subject": change.subject, "before": change.before, "after": change.after}
             if dry_run:
-                return {"version": self.ledger.version, "changed": changed, "effects": self._effects(change, now_ms)}
+                would = effects(self.state, self.ledger, change.entries, change.events, now_ms)
+                return {"version": self.ledger.version, "changed": changed, "effects": would}
             if change.entries:
                 self._post(change.entries)
             told = ev.AdminActed(
@@ -345,7 +347,8 @@ class Service:
 
     @answers
     def apply(self, config: View, by: str, dry_run: bool = False, prune: bool = False) -> View:
-        """Make the books say what a configuration file says, all of it or nothing; `dry_run` lists the differences."""
+        """Make the books say what a configuration file says, all of it or nothing; `dry_run` lists the differences and
+        what would come of them."""
         wanted = parse_config(config)
         with self.lock:
             self._desk().allow("apply", {}, UserId(by))
@@ -360,9 +363,11 @@ class Service:
                 }
                 for difference in found
             ]
-            if dry_run:
-                return {"version": self.ledger.version, "differences": listed}
             refused = [difference.refused for difference in found if difference.refused is not None]
+            if dry_run:
+                posted = [] if refused else [difference.entry for difference in found]
+                would = effects(self.state, self.ledger, posted, [], now_ms)
+                return {"version": self.ledger.version, "differences": listed, "effects": would}
             if refused:
                 raise Refusal("REFUSED", 409, "nothing was changed: " + "; ".join(refused))
             if found:
@@ -387,11 +392,19 @@ class Service:
 
     @answers
     def share_history(self, share: str) -> list[View]:
-        """Every version of a share: when, by whom, and its keys."""
-        return [
-            {"version": version, "at_ms": entry.at_ms, "by": entry.by, "share": share_to_keys(entry.share)}
+        """Every version of a share, oldest first: when, by whom, and its keys; None where it was deleted."""
+        found = [
+            {
+                "version": version,
+                "at_ms": entry.at_ms,
+                "by": entry.by,
+                "share": share_to_keys(entry.share) if isinstance(entry, e.ShareSet) else None,
+            }
             for version, entry in self._share_versions(ShareId(share))
         ]
+        if not found:
+            raise Refusal("UNKNOWN_SHARE", 404, f"UNKNOWN_SHARE: there never was a share {share}")
+        return found
 
     @answers
     def verify(self) -> View:
@@ -403,38 +416,6 @@ class Service:
             "compared": found.compared,
             "disagreements": [views.plain(one) for one in found.found],
         }
-
-    def _effects(self, change: Change, now_ms: int) -> View:
-        """What a change of the books would do at once: who would start, who would wait, what would be over."""
-        before = plan(self.state, self.ledger, now_ms)
-        failing, undo = self.ledger.try_post(change.entries)
-        if failing:
-            raise Refusal("REFUSED", 409, "; ".join(why for _, why in failing))
-        try:
-            after = plan(self.state, self.ledger, now_ms)
-            over = self._over()
-        finally:
-            undo()
-        starts = {event.job for event in after.events if isinstance(event, ev.Admitted)}
-        started = {event.job for event in before.events if isinstance(event, ev.Admitted)}
-        return {"starts": sorted(starts - started), "queues": sorted(started - starts), "over": over}
-
-    def _over(self) -> list[View]:
-        """Shares charged beyond what they own and may borrow, and users beyond their limits; nobody is stopped."""
-        found: list[View] = []
-        for (share, pool), account in sorted(self.ledger.quota.accounts.items()):
-            for kind in account.nominal:
-                left = self.ledger.quota.available(share, pool, kind)
-                if left < 0 and account.used.get(kind, 0):
-                    jobs = sorted(c.job for c in self.ledger.claims.values() if (c.share, c.pool) == (share, pool))
-                    found.append({"scope": f"share {share}", "pool": pool, "kind": kind, "over": -left, "jobs": jobs})
-        for (place, user), used in sorted(self.ledger.quota.limits.used.items()):
-            for kind, top in (self.ledger.quota.limits.limit(place, user) or {}).items():
-                if used.get(kind, 0) > top:
-                    jobs = sorted(claim.job for claim in self.ledger.claims.values() if claim.user == user)
-                    scope = f"user {user} in {place[0]} {place[1]}"
-                    found.append({"scope": scope, "kind": kind, "over": used[kind] - top, "jobs": jobs})
-        return found
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -495,9 +476,13 @@ class Service:
             return views.shares_view(self.state, self.ledger, name, pool, workspace)
 
     @answers
-    def limits(self, share: str) -> View:
-        """The limits of a share as they are written in the configuration."""
+    def limits(self, share: str | None = None, pool: str | None = None) -> View:
+        """The limits of a share, or of a pool, as they are written in the configuration."""
         with self.lock:
+            if share is None:
+                name = self._desk().pool({"pool": pool})
+                kept = self.ledger.pools[name].limits or Limits()
+                return {"pool": name, "version": self.ledger.changed.get(f"pool {name}", 0), **views.limits(kept)}
             found = self._desk().share({"name": share})
             return {
                 "share": share,
@@ -529,7 +514,17 @@ class Service:
     @answers
     def groups(self) -> list[View]:
         with self.lock:
-            return [{"group": g, "members": list(m)} for g, m in sorted(self.ledger.groups.items())]
+            changed = self.ledger.changed
+            return [
+                {"group": group, "members": list(members), "version": changed.get(f"group {group}", 0)}
+                for group, members in sorted(self.ledger.groups.items())
+            ]
+
+    @answers
+    def node_specs(self) -> View:
+        """Node specs by name: those of the configuration, and those that nodes turned out to have."""
+        with self.lock:
+            return {name: views.plain(spec) for name, spec in sorted(self._desk().config().node_specs.items())}
 
     @answers
     def reservations(self) -> list[View]:
@@ -568,9 +563,8 @@ class Service:
             if not changes:
                 break
             for change in changes:
-                entry = views.plain(change.entry)
-                named = entry.get("job") or (entry.get("record") or {}).get("job")
-                if job in (None, named) and len(found) < limit:
+                if job in (None, _job_of(change.entry)) and len(found) < limit:
+                    entry = views.plain(change.entry)
                     found.append({"version": change.version, "at_ms": change.entry.at_ms, "entry": entry})
             after = changes[-1].version
         return found
@@ -622,6 +616,11 @@ class Service:
     @answers
     def get_blob(self, digest: str) -> bytes | None:
         return self.loop.journal.get_blob(digest)
+
+
+def _job_of(entry: e.AnyEntry) -> str | None:
+    found: str | None = entry.record.job if isinstance(entry, e.Recorded) else getattr(entry, "job", None)
+    return found
 
 
 def _check_spec(spec: JobSpec) -> None:

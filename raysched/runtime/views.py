@@ -204,6 +204,7 @@ def pool_view(state: State, ledger: Ledger, pool: str) -> View:
         "free": dict(room.free),
         "contention": contention(state, ledger, found.pool, GPU),
         "nominal": dict(ledger.quota.nominal_in_pool(found.pool)),
+        "version": ledger.changed.get(f"pool {pool}", 0),
     }
 
 
@@ -218,6 +219,7 @@ def reservation_view(ledger: Ledger, book: ReservationBook, now_ms: int) -> View
         "state": state,
         "committed": dict(committed),
         "drawn": dict(book.drawn),
+        "version": ledger.changed.get(f"reservation {book.reservation.reservation}", 0),
         "history": book.words(now_ms),
         "events": [{"what": word, "at_ms": at_ms} for word, at_ms in book.history],
     }

@@ -44,6 +44,7 @@ class SimNode(Struct):
     reporting: bool = True
     signals: dict[str, str] = field(default_factory=dict)
     boots: int = 1
+    joins: int = 1  # a reset alone gives it no new Ray id
 
     @property
     def speaks(self) -> bool:
@@ -238,7 +239,7 @@ class SimCluster:
             ev.NodeJoined(
                 at_ms=self.clock.at_ms,
                 node=node.node,
-                ray_id=f"ray-{node.node}-{node.boots}",
+                ray_id=f"ray-{node.node}-{node.joins}",
                 spec=node.spec,
                 pool=node.pool,
                 labels=node.labels,
@@ -280,6 +281,7 @@ class SimCluster:
         if repaired or dead:
             node.boots += 1
         if dead:
+            node.joins += 1
             self._joined(node)
         elif repaired:
             self._news.append(ev.NodeReset(at_ms=self.clock.at_ms, node=name, boot_id=f"boot-{node.boots}"))

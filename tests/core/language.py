@@ -39,7 +39,7 @@ from raysched.sim.simulation import Runtime, Simulation
 
 START_MS = 1_000_000
 GI = 1 << 30
-Entrypoint = Literal["endless"]
+Nominal = float | dict[str, float]  # GPUs in `main`, or per pool
 
 
 def gpus(count: float) -> int:
@@ -92,7 +92,9 @@ class Story:
             self._hosts.append((f"{prefix or name}{i}", name, spec, labels))
         return self
 
-    def share(self, name: str, nominal: float | dict[str, float] = 8, strategy: str = "reserve", **more: Any) -> "Story":
+    def share(
+        self, name: str, nominal: float | dict[str, float] = 8, strategy: str = "reserve", **more: Any
+    ) -> "Story":
         """A share that owns so many GPUs in `main`, or per pool; `more` are fields of Share, or of Sharing."""
         owned = nominal if isinstance(nominal, dict) else {"main": nominal}
         sharing = {key: more.pop(key) for key in ("borrow_limit", "lend_limit", "lend_workloads") if key in more}

@@ -58,6 +58,15 @@ def test_a_resize_that_does_not_fit_is_an_error_and_the_job_runs_on() -> None:
     assert (c.state("one"), c.job("one").attempt, c.used("a")) == ("running", 1, gpus(8))
 
 
+def test_asking_for_a_resize_that_is_refused_forgets_no_reported_gpu() -> None:
+    """The trial behind the answer takes the job off its node and puts it back exactly as it was."""
+    c = cluster(nodes=1).share("a", nominal=8).started(job("one", gpus=2), job("two", gpus=2))
+    before = c.node("n0").room.copied()
+    assert all(hold.reported for hold in before.holds)
+    c.ask("resize", "one", [{"gpu": 8}], "ann")
+    assert c.node("n0").room == before
+
+
 def test_a_job_with_two_options_settles_on_one_reason() -> None:
     """Its record must not go back and forth between the pools it may use."""
     c = cluster(nodes=1).pool("side", 1).share("a", nominal={"main": 8, "side": 4})
@@ -97,7 +106,9 @@ def half_posted() -> Story:
 def test_what_was_posted_is_journaled_before_the_next_command() -> None:
     c = half_posted()
     c.submit(job("two", share="b", gpus=8))
-    assert [type(event).__name__ for event in c.sim.disk.events if isinstance(event, ev.Admitted | ev.JobSubmitted)] == [
+    assert [
+        type(event).__name__ for event in c.sim.disk.events if isinstance(event, ev.Admitted | ev.JobSubmitted)
+    ] == [
         "JobSubmitted",
         "Admitted",
         "JobSubmitted",

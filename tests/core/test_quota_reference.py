@@ -63,6 +63,18 @@ def test_a_charge_passes_exactly_when_the_reference_lets_it_pass(part: int) -> N
 
 
 @pytest.mark.parametrize("part", range(PARTS))
+def test_the_short_way_to_the_first_blocker_ends_where_the_rows_do(part: int) -> None:
+    for seed in seeds(part):
+        for rng, tree, books in history(seed):
+            ask = trees.ask(rng, books)
+            row = next((row for row in tree.rows(ask) if row.request > row.remaining + row.override), None)
+            reason = None if row is None else row.reason
+            if row is not None and row.request <= row.remaining + row.override + row.unauthorised:
+                reason = "OVERRIDE_BLOCKED"
+            assert tree.first_block(ask) == reason, (seed, ask)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
 def test_kept_sums_are_what_a_recount_gives(part: int) -> None:
     for seed in seeds(part):
         for _, tree, books in history(seed):

@@ -92,7 +92,7 @@ def _limits(rng: Random) -> Limits:
     )
     kept = tuple(rule for rule in rules if rng.random() < 0.6)
     default = LimitRule(gpu=rng.randint(0, 9)) if rng.random() < 0.5 else None
-    return Limits(True, rng.choice(("smallest_gpu", "largest_each", "smallest_each")), default=default, rules=kept)  # type: ignore[arg-type]
+    return Limits(True, rng.choice(("smallest_gpu", "largest_each", "smallest_each")), default=default, rules=kept)
 
 
 def _override(rng: Random, number: int, names: list[ShareId], pools: tuple[PoolId, ...]) -> Override:

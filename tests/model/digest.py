@@ -5,7 +5,7 @@ import msgspec
 from raysched.core.ledger import Ledger
 from raysched.core.state import State
 
-DERIVED = {"pools", "unsettled"}  # indexes, checked by core.check; what the planner still has to look at
+DERIVED = {"pools", "unsettled", "asked"}  # indexes, checked by core.check; what the planner still has to look at
 
 
 def digest(state: State) -> bytes:

@@ -1,13 +1,14 @@
 """Random histories by seed, for what must run the same way many times: planted mistakes, crashes, replays."""
 
 from collections.abc import Callable
+from functools import cache
 from random import Random
 
 from raysched.sim.crash import CrashStep
 from tests.model.play import Play
 from tests.model.worlds import World, world
 
-STEPS = 25
+STEPS = 30
 STEPS_OF_A_TICK: tuple[CrashStep, ...] = ("polled", "journaled", "planned", "posted", "folded", "performed")
 
 
@@ -31,10 +32,16 @@ def history(seed: int, steps: int = STEPS, of: Callable[[int], World] = world) -
     return play
 
 
+@cache
+def played(seed: int) -> Play:
+    """The history of a seed, played once for all tests that only read it."""
+    return history(seed)
+
+
 def everything(play: Play, n: list[int]) -> list[tuple[int, Act]]:
     """All that can be done, with weights; submitting and waiting are the most frequent."""
     return [
-        (10, lambda: play.submit(n[0], n[1], n[2], n[3], n[4], n[5], n[6])),
+        (15, lambda: play.submit(n[0], n[1], n[2], n[3], n[4], n[5], n[6])),
         (6, lambda: play.wait(n[0])),
         (2, lambda: play.finish(n[0], n[1] % 3 > 0)),
         (1, lambda: play.cancel(n[0])),
@@ -46,9 +53,9 @@ def everything(play: Play, n: list[int]) -> list[tuple[int, Act]]:
         (1, lambda: play.silence(n[0])),
         (2, lambda: play.recover(n[0], n[1] % 2 > 0)),
         (3, lambda: play.share(n[0], n[1], n[2])),
-        (1, lambda: play.reserve(n[0], n[1], n[2], n[3])),
+        (2, lambda: play.reserve(n[0], n[1], n[2], n[3])),
         (1, lambda: play.release(n[0])),
-        (2, lambda: play.override(n[0], n[1], n[2] % 2 > 0)),
+        (4, lambda: play.override(n[0], n[1], n[2] % 2 > 0)),
         (2, lambda: play.operate(n[0], n[1])),
         (1, lambda: play.regroup(n[0])),
         (1, lambda: play.outside_book(n[0])),

@@ -13,9 +13,8 @@ import msgspec
 from raysched.core import events as ev
 from raysched.core.check import check
 from raysched.core.entries import ShareSet
-from raysched.core.model import ACTIVE, FINAL, Bundle, JobId, JobSpec, NodeId, PlacedBundle, ShareId, UserId
+from raysched.core.model import ACTIVE, Bundle, JobId, JobSpec, NodeId, PlacedBundle, UserId
 from raysched.core.plan import plan
-from raysched.core.state import DOWN
 from raysched.runtime.ports import Journal, StoreFailed
 from raysched.sim.crash import CrashStep
 from raysched.sim.simulation import Runtime, Simulation
@@ -285,7 +284,7 @@ class Play:
         owner = {"share": shares[number % len(shares)]} if number % 2 else {"user": USERS[number % 3]}
         at_s = (self.sim.clock.at_ms - START_MS) // 1_000 + start_s % 200
         keys: dict[str, Any] = {"name": f"r{len(self.sim.service.ledger.reservations) + 1}", "pool": "main"}
-        keys |= {"amounts": {"gpu": gpus % 5}, "owner": owner, "start": f"{at_s}s"}
+        keys |= {"amounts": {"gpu": 2 + gpus % 7}, "owner": owner, "start": f"{at_s}s"}
         if for_s % 5:
             keys["expiry"] = f"{at_s + 1 + for_s % 300}s"
         self._admin("reserve", keys)
@@ -393,12 +392,3 @@ class Play:
         if digest(replay.state) != digest(self.sim.service.state):
             self.state_broken.append((10, "a replay ends in another state"))
         return replay
-
-    def unfinished(self) -> Sequence[JobId]:
-        return [name for name, job in self.sim.service.state.jobs.items() if job.state not in FINAL]
-
-    def down(self) -> list[NodeId]:
-        return [name for name, node in self.sim.service.state.nodes.items() if node.health in DOWN]
-
-    def shares(self) -> list[ShareId]:
-        return sorted(self.sim.service.ledger.shares)

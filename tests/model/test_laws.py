@@ -1,23 +1,15 @@
 """The laws of semantics 11 that hold for every cluster: checked on random share trees, limits, loans and histories by
 witnesses that recompute everything from the ledger, the journal and what the hosts did."""
 
-from functools import cache
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raysched.core import events as ev
-from tests.model.histories import history
-from tests.model.play import Play
+from tests.model.histories import history, played
 
 SEEDS = range(120)
 LAWS = (1, 2, 3, 5, 9, 10)
-
-
-@cache
-def played(seed: int) -> Play:
-    return history(seed)
 
 
 @pytest.mark.parametrize("law", LAWS)

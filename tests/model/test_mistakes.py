@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from raysched.core import diagnosis, transitions
+from raysched.core.admission import assess
 from raysched.core.admit import Admission
 from raysched.core.limits import LimitBook
 from raysched.core.making import Making
@@ -44,6 +45,7 @@ def the_borrow_limit_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def user_limits_are_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LimitBook, "rows", lambda self, share, user, pool, ask: [])
+    patch.setattr(LimitBook, "first_block", lambda self, share, user, pool, ask: None)
 
 
 def the_whole_nominal_is_lent(patch: pytest.MonkeyPatch) -> None:
@@ -107,7 +109,6 @@ def submit_refuses_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def diagnosis_charges_what_it_asks_about(patch: pytest.MonkeyPatch) -> None:
-    assess = diagnosis.assess
 
     def charging(draft: Any, *rest: Any) -> Any:
         found = assess(draft, *rest)
@@ -127,14 +128,14 @@ def turns_depend_on_what_was_planned_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Admission, "_turn", counted)
 
 
-def a_plan_leaves_its_draft_behind(patch: pytest.MonkeyPatch) -> None:
-    alert = Making.alert
+def a_plan_changes_the_state(patch: pytest.MonkeyPatch) -> None:
+    made = Making.plan
 
-    def remembering(self: Making, name: str, subject: str, text: str | None) -> None:
-        self.state.swaps.append(self.now_ms)
-        alert(self, name, subject, text)
+    def counting(self: Making) -> Any:
+        self.state.submitted += len(self.decisions)
+        return made(self)
 
-    patch.setattr(Making, "alert", remembering)
+    patch.setattr(Making, "plan", counting)
 
 
 def priorities_are_not_journaled(patch: pytest.MonkeyPatch) -> None:
@@ -167,7 +168,7 @@ MISTAKES: list[tuple[int, Patch]] = [
     (9, submit_refuses_nothing),
     (9, diagnosis_charges_what_it_asks_about),
     (10, turns_depend_on_what_was_planned_before),
-    (10, a_plan_leaves_its_draft_behind),
+    (10, a_plan_changes_the_state),
     (10, priorities_are_not_journaled),
 ]
 

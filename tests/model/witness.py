@@ -10,7 +10,7 @@ from msgspec import structs
 
 from raysched.core import entries as e
 from raysched.core import events as ev
-from raysched.core.model import ACTIVE, JobId, Override, Placement, Share, ShareId, placement_nodes
+from raysched.core.model import ACTIVE, JobId, NodeId, Override, Placement, PoolId, Share, ShareId, placement_nodes
 from raysched.core.quota import Ask
 from raysched.core.state import Job, State
 from raysched.core.transitions import apply
@@ -31,7 +31,7 @@ class QuotaWitness:
         self.claims: dict[JobId, Ask] = {}
         self.overrides: dict[str, Override] = {}
         self.borrowings = self.overridden = 0  # how often the histories went there
-        self._pools: dict[str, int] = {}
+        self._pools: dict[PoolId, int] = {}
 
     def hear(self, entries: Sequence[e.AnyEntry]) -> None:
         """Take the entries that were not seen yet."""
@@ -189,7 +189,7 @@ def rooms(state: State) -> list[str]:
     return found
 
 
-def _take(state: State, job: Job, left: dict[str, dict[str, int]]) -> None:  # type: ignore[type-arg]
+def _take(state: State, job: Job, left: dict[NodeId, dict[str, int]]) -> None:
     for placed in job.placement:
         node = state.nodes.get(placed.node)
         if node is not None:

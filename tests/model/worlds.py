@@ -44,7 +44,7 @@ def world(seed: int) -> World:
     hosts = [(f"m{i}", MAIN, GPU_NODE) for i in range(rng.randint(2, 3))]
     hosts += [("m9", MAIN, CPU_NODE)] if rng.random() < 0.5 else []
     hosts += [("s0", SIDE, GPU_NODE), ("x0", SPARE, GPU_NODE)]
-    groups = {"ml": USERS[:2]}
+    groups: dict[str, tuple[str, ...]] = {"ml": USERS[:2]}
     settings = Settings(validate_for_ms=120_000, max_creating=rng.choice((4, 256)))
     return World(ClusterConfig(settings=settings, pools=pools, groups=groups, shares=shares), tuple(hosts))
 
