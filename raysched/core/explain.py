@@ -3,8 +3,9 @@
 from msgspec import Struct, field
 
 from raysched.core.admission import Assessment, assess, decide
+from raysched.core.books import Claim, describe
 from raysched.core.draft import Draft
-from raysched.core.ledger import Claim, Ledger, describe
+from raysched.core.ledger import Ledger
 from raysched.core.model import JobId
 from raysched.core.queue import is_behind_head, options
 from raysched.core.record import AdmissionRecord, AdmissionState, QuotaRow, Reason

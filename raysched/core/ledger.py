@@ -3,12 +3,10 @@
 `try_post` checks every entry on the present books and applies all or none. The quota actor posts; the scheduler keeps
 a copy by folding the same entries (`fold`), and charges its drafts with the same functions."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
-from msgspec import Struct, field
+from collections.abc import Sequence
 
 from raysched.core import entries as e
+from raysched.core.books import Claim, ReservationBook, Undo, describe, drop, put, remover, run_back
 from raysched.core.model import (
     Bundle,
     GroupId,
@@ -17,7 +15,6 @@ from raysched.core.model import (
     Placement,
     Pool,
     PoolId,
-    Reservation,
     ReservationId,
     Settings,
     Share,
@@ -25,67 +22,8 @@ from raysched.core.model import (
     UserId,
 )
 from raysched.core.quota import Ask, QuotaTree
-from raysched.core.record import AdmissionRecord, QuotaRow, ReservationState
-from raysched.core.units import Amounts, add_into, format_amount
-
-Undo = Callable[[], None]
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Claim(Struct):
-    """A charge that stands. `admitted_ms`: of its first attempt, kept over swaps; it orders loans. `bundles`: what a
-    resize made of the job."""
-
-    job: JobId
-    attempt: int
-    user: UserId
-    share: ShareId
-    pool: PoolId
-    model: str | None
-    workload: str
-    priority: int
-    amounts: Amounts
-    placement: Placement
-    at_ms: int
-    admitted_ms: int
-    committed: bool = False
-    reservation: ReservationId | None = None
-    draws: Amounts = field(default_factory=dict)
-    bundles: tuple[Bundle, ...] = ()
-
-    def ask(self) -> Ask:
-        """The request that charged it."""
-        return Ask(self.share, self.user, self.pool, self.workload, self.amounts)
-
-
-class ReservationBook(Struct):
-    """A reservation with all that ever happened to it; nothing here is deleted."""
-
-    reservation: Reservation
-    history: list[tuple[str, int]]
-    drawn: Amounts = field(default_factory=dict)
-    released_ms: int | None = None
-
-    def state(self, now_ms: int) -> ReservationState:
-        """Computed from its window at `now_ms` (semantics 7.6)."""
-        kept = self.reservation
-        if self.released_ms is not None:
-            return "released"
-        if kept.expiry_ms is not None and now_ms >= kept.expiry_ms:
-            return "expired"
-        if now_ms < kept.start_ms:
-            return "coming"
-        return "on_hold" if kept.expiry_ms is None and kept.release_condition is None else "active"
-
-    def unused(self, kind: str) -> int:
-        """What its owner has not drawn of it yet."""
-        return max(0, self.reservation.amounts.get(kind, 0) - self.drawn.get(kind, 0))
-
-    def words(self, now_ms: int) -> list[str]:
-        """Its history, `expired` included once its window is over."""
-        done = [word for word, _ in self.history]
-        return [*done, "expired"] if self.state(now_ms) == "expired" else done
+from raysched.core.record import AdmissionRecord
+from raysched.core.units import Amounts, add_into
 
 
 class Ledger:
@@ -123,9 +61,9 @@ class Ledger:
             else:
                 undone.append(self._apply(entry))
         if failing:
-            _run_back(undone)
+            run_back(undone)
             return failing, lambda: None
-        return [], lambda: _run_back(undone)
+        return [], lambda: run_back(undone)
 
     def fold(self, entry: e.AnyEntry) -> None:
         """Apply an entry that was posted: it is not checked again."""
@@ -224,7 +162,7 @@ class Ledger:
     def _apply(self, entry: e.AnyEntry) -> Undo:
         undo = self._change(entry)
         self.version += 1
-        unmark = _put(self.changed, _subject(entry), self.version) if isinstance(entry, e.Edit) else None
+        unmark = put(self.changed, _subject(entry), self.version) if isinstance(entry, e.Edit) else None
 
         def back() -> None:
             if unmark is not None:
@@ -247,13 +185,13 @@ class Ledger:
             case e.Resized():
                 return self._recharge(entry.job, None, entry.amounts, entry.placement, entry.bundles)
             case e.Recorded():
-                return _put(self.records, entry.record.job, entry.record)
+                return put(self.records, entry.record.job, entry.record)
             case e.ReservationSet() | e.ReservationReleased():
                 return self._reserve(entry)
             case e.ReservedReported():
-                return _put(self.reported, entry.pool, dict(entry.amounts))
+                return put(self.reported, entry.pool, dict(entry.amounts))
             case e.Reconciled():
-                return _drop(self.reported, entry.pool)
+                return drop(self.reported, entry.pool)
             case _:
                 return self._set_book(entry)
 
@@ -277,7 +215,7 @@ class Ledger:
         )
         self.quota.charge(claim.ask(), check=False)
         self._draw(claim, 1)
-        undo_record = _put(self.records, entry.job, entry.record)
+        undo_record = put(self.records, entry.job, entry.record)
         self.claims[entry.job] = claim
 
         def undo() -> None:
@@ -351,7 +289,7 @@ class Ledger:
         old = self.reservations.get(name)
         if old is None:
             self.reservations[name] = ReservationBook(entry.reservation, [("created", entry.at_ms)])
-            return _remover(self.reservations, name)
+            return remover(self.reservations, name)
         before = old.reservation
         old.reservation = entry.reservation
         old.history.append(("changed", entry.at_ms))
@@ -372,17 +310,17 @@ class Ledger:
 
                 return undo
             case e.PoolSet():
-                undo = _put(self.pools, entry.pool.pool, entry.pool)
+                undo = put(self.pools, entry.pool.pool, entry.pool)
             case e.PoolDeleted():
-                undo = _drop(self.pools, entry.pool)
+                undo = drop(self.pools, entry.pool)
             case e.GroupSet():
-                undo = _put(self.groups, entry.group, entry.members)
+                undo = put(self.groups, entry.group, entry.members)
             case e.ShareSet():
-                undo = _put(self.shares, entry.share.share, entry.share)
+                undo = put(self.shares, entry.share.share, entry.share)
             case e.ShareDeleted():
-                undo = _drop(self.shares, entry.share)
+                undo = drop(self.shares, entry.share)
             case e.OverrideSet():
-                undo = _put(self.overrides, entry.override.override, entry.override)
+                undo = put(self.overrides, entry.override.override, entry.override)
             case _:
                 raise AssertionError(f"no book for {type(entry).__name__}")
         self._refresh()
@@ -442,19 +380,6 @@ def _subject(entry: e.Edit) -> str:
             raise AssertionError(f"no subject for {type(entry).__name__}")
 
 
-def describe(row: QuotaRow) -> str:
-    """A blocking row in words, with its numbers."""
-    limit = row.limit + row.override
-    if row.reason == "WAITING_RECLAIM":
-        left = format_amount(row.kind, max(0, row.remaining + row.override))
-        asked = format_amount(row.kind, row.request)
-        return f"WAITING_RECLAIM: {row.scope} owns enough {row.kind}, but has lent it: {left} left, asked {asked}"
-    return (
-        f"{row.reason}: {row.scope}: {format_amount(row.kind, row.used)} of {format_amount(row.kind, limit)} "
-        f"{row.kind} in use, asked {format_amount(row.kind, row.request)}"
-    )
-
-
 def _same_charge(last: Claim, entry: e.Claimed) -> bool:
     return (last.job, last.share, last.user, last.pool, last.amounts) == (
         entry.job,
@@ -463,39 +388,3 @@ def _same_charge(last: Claim, entry: e.Claimed) -> bool:
         entry.pool,
         entry.amounts,
     )
-
-
-def _run_back(undone: list[Undo]) -> None:
-    while undone:
-        undone.pop()()
-
-
-def _put(book: dict[K, V], key: K, value: V) -> Undo:
-    had, before = key in book, book.get(key)
-    book[key] = value
-
-    def undo() -> None:
-        if had:
-            book[key] = before  # type: ignore[assignment]
-        else:
-            del book[key]
-
-    return undo
-
-
-def _drop(book: dict[K, V], key: K) -> Undo:
-    if key not in book:
-        return lambda: None
-    before = book.pop(key)
-
-    def undo() -> None:
-        book[key] = before
-
-    return undo
-
-
-def _remover(book: dict[K, V], key: K) -> Undo:
-    def undo() -> None:
-        del book[key]
-
-    return undo

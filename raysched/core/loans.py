@@ -5,7 +5,8 @@ without stopping anything. Which job is on which loan is derived here too, for r
 
 from msgspec import Struct
 
-from raysched.core.ledger import Claim, Ledger
+from raysched.core.books import Claim
+from raysched.core.ledger import Ledger
 from raysched.core.model import JobId, PoolId, ShareId
 from raysched.core.quota import Account
 from raysched.core.units import Amounts, Kind, add_into

@@ -6,9 +6,10 @@ from msgspec import Struct, structs
 from raysched.core import entries as e
 from raysched.core import events as ev
 from raysched.core.admission import Assessment
+from raysched.core.books import Claim
 from raysched.core.decisions import CreateGang, Decision, RemoveGang, StartAttempt, StopAttempt
 from raysched.core.draft import Draft
-from raysched.core.ledger import Claim, Ledger
+from raysched.core.ledger import Ledger
 from raysched.core.model import Placement, PoolId, placement_nodes
 from raysched.core.record import AdmissionRecord
 from raysched.core.state import Job, State

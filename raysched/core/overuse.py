@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from raysched.core.ledger import Claim, Ledger
+from raysched.core.books import Claim
+from raysched.core.ledger import Ledger
 from raysched.core.loans import on_loan
 from raysched.core.model import JobId, PoolId
 from raysched.core.quota import Account, uncovered

@@ -12,7 +12,8 @@ from msgspec import Struct, structs
 from raysched.core import entries as e
 from raysched.core import steps
 from raysched.core.admission import Assessment, assess
-from raysched.core.ledger import Claim, Ledger, ReservationBook
+from raysched.core.books import Claim, ReservationBook
+from raysched.core.ledger import Ledger
 from raysched.core.model import ACTIVE, JobId, LimitRule, Limits, Override, PoolId, ShareId, UserId
 from raysched.core.queue import is_behind_head, options
 from raysched.core.record import QuotaRow

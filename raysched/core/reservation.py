@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from raysched.core.ledger import Ledger, ReservationBook
+from raysched.core.books import ReservationBook
+from raysched.core.ledger import Ledger
 from raysched.core.model import Bundle, JobSpec, PoolId, ReservationId, ShareId
 from raysched.core.record import ReservationState
 from raysched.core.units import GPU, MILLI, Amounts, add_into
@@ -64,14 +65,14 @@ def drawing(ledger: Ledger, spec: JobSpec, share: ShareId, pool: PoolId, ask: Am
             return Drawing(spec.reservation, "none", {})
         state = book.state(now_ms)
         usable = state == "active" and book.reservation.pool == pool and owns(book, spec, share)
-        return Drawing(spec.reservation, state, _part(book, ask) if usable else {})
+        return Drawing(spec.reservation, state, part(book, ask) if usable else {})
     mine = [b for b in _in_pool(ledger, pool) if b.state(now_ms) == "active" and owns(b, spec, share)]
     mine = [book for book in mine if any(book.unused(kind) for kind in ask)]
     if not mine:
         return Drawing(None, "none", {})
     endless = 1 << 62
     book = min(mine, key=lambda b: (b.reservation.expiry_ms or endless, b.reservation.reservation))
-    return Drawing(book.reservation.reservation, "active", _part(book, ask))
+    return Drawing(book.reservation.reservation, "active", part(book, ask))
 
 
 def _in_pool(ledger: Ledger, pool: PoolId) -> Iterator[ReservationBook]:
@@ -85,7 +86,8 @@ def _meets(ledger: Ledger, spec: JobSpec, book: ReservationBook, now_ms: int) ->
     return now_ms + spec.max_runtime_ms > start
 
 
-def _part(book: ReservationBook, ask: Amounts) -> Amounts:
+def part(book: ReservationBook, ask: Amounts) -> Amounts:
+    """What of a request an owner's reservation can still give."""
     drawn = {kind: min(amount, book.unused(kind)) for kind, amount in ask.items()}
     return {kind: amount for kind, amount in drawn.items() if amount}
 

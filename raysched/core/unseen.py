@@ -4,7 +4,8 @@ events were journaled. Worked out from state and books alone, in the order in wh
 from collections.abc import Iterator
 
 from raysched.core import events as ev
-from raysched.core.ledger import Claim, Ledger
+from raysched.core.books import Claim
+from raysched.core.ledger import Ledger
 from raysched.core.making import Making
 from raysched.core.model import NodeId, UserId
 from raysched.core.settle import finish

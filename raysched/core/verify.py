@@ -11,9 +11,11 @@ from msgspec import Struct
 from raysched.core import entries as e
 from raysched.core.admission import authority, decide
 from raysched.core.ledger import Ledger
-from raysched.core.model import JobId
+from raysched.core.model import JobId, ReservationId
 from raysched.core.quota import Ask
 from raysched.core.record import AdmissionRecord, QuotaRow
+from raysched.core.reservation import part
+from raysched.core.units import Amounts
 
 # Entries of one plan: the books a record was decided on are those before it, if only these lie between.
 PLANNED = (e.Claimed, e.Recorded, e.Released, e.Committed, e.Voided, e.Expired)
@@ -109,10 +111,20 @@ class Verifier:
         charged = [entry.job, entry.attempt, entry.user, entry.pool, entry.model, entry.workload]
         if not entry.continues:
             # What was admitted may have been moved and resized since; then the next attempt repeats the old record.
-            told += [record.share, _asked(record), record.reservation if entry.draws else None]
-            charged += [entry.share, entry.amounts, entry.reservation]
+            told += [record.share, _asked(record), *self._drawing(record)]
+            charged += [entry.share, entry.amounts, entry.reservation, entry.draws]
         if told != charged:
             self._differs(version, entry.job, f"claims {charged}, its record says {told}")
+
+    def _drawing(self, record: AdmissionRecord) -> tuple[ReservationId | None, Amounts]:
+        """What the books let a claim take from the reservation that its record names."""
+        book = None if record.reservation is None else self.ledger.reservations.get(record.reservation)
+        if book is None or book.state(record.decided_at_ms) != "active" or book.reservation.pool != record.pool:
+            return None, {}
+        kept = book.reservation
+        mine = kept.share == record.share if kept.share is not None else kept.user == record.user
+        draws = part(book, _asked(record)) if mine else {}
+        return (record.reservation if draws else None), draws
 
     # ── the record and the books ──────────────────────────────────────────────────────────────────────────────────
 

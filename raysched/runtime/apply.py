@@ -11,7 +11,8 @@ from msgspec import Struct, structs
 
 from raysched.config import ClusterConfig, share_to_keys
 from raysched.core import entries as e
-from raysched.core.ledger import Ledger, Undo
+from raysched.core.books import Undo
+from raysched.core.ledger import Ledger
 from raysched.core.model import GroupId, Share, ShareId, UserId
 from raysched.core.sharebook import refuses_change, refuses_delete, refuses_size
 from raysched.core.state import State

@@ -6,8 +6,9 @@ import msgspec
 
 from raysched.config import limits_to_keys
 from raysched.core.admission import contention
+from raysched.core.books import ReservationBook
 from raysched.core.explain import explain, standing
-from raysched.core.ledger import Ledger, ReservationBook
+from raysched.core.ledger import Ledger
 from raysched.core.loans import lent, loans
 from raysched.core.model import ACTIVE, Limits, Share, placement_nodes
 from raysched.core.remedy import cheapest_change

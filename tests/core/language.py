@@ -13,8 +13,8 @@ import msgspec
 
 from raysched.config import ClusterConfig
 from raysched.core import events as ev
+from raysched.core.books import Claim
 from raysched.core.check import check
-from raysched.core.ledger import Claim
 from raysched.core.model import (
     Bundle,
     GroupId,

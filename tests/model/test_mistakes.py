@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from raysched.core import diagnosis, transitions
+from raysched.core import diagnosis, job_changes, transitions
 from raysched.core.admission import assess
 from raysched.core.admit import Admission
 from raysched.core.limits import LimitBook
@@ -91,13 +91,13 @@ def nothing_is_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_news_counts(patch: pytest.MonkeyPatch) -> None:
-    moved = transitions._attempt_moved
+    moved = job_changes.attempt_moved
 
-    def _attempt_moved(state: Any, event: Any) -> None:
+    def attempt_moved(state: Any, event: Any) -> None:
         job = state.jobs.get(event.job)
         moved(state, event if job is None else msgspec.structs.replace(event, attempt=job.attempt))
 
-    patch.setattr(transitions, "_attempt_moved", _attempt_moved)
+    patch.setattr(job_changes, "attempt_moved", attempt_moved)
 
 
 def diagnosis_sees_nothing_to_wait_for(patch: pytest.MonkeyPatch) -> None:
