@@ -26,7 +26,11 @@ from raysched_agent.rules import table_with
 from raysched_agent.sink import Line, NamedSink, Sink
 
 log = logging.getLogger("raysched.agent")
-GROUPS: Final = {"loop": ("run",), "control": ("ping", "ray_id", "sweep", "clear", "stop"), "logs": ("read_log",)}
+GROUPS: Final = {
+    "loop": ("run",),
+    "control": ("ping", "ray_id", "sweep", "lapsed", "clear", "stop"),
+    "logs": ("read_log",),
+}
 FENCE_SWEEP_S: Final = 2.0  # one try; the next turn of the loop tries again
 
 
@@ -83,6 +87,7 @@ class NodeAgent:
         self._lock, self._wake, self._stopping = threading.RLock(), threading.Event(), threading.Event()
         self._polled = threading.Event()
         self._seq, self._fenced = 0, False
+        self._lapsed: set[str] = set()
         self._last_gpus: tuple[Gpu, ...] = ()
         self._measured = False
         self._nvml = NvmlReader(options.deadlines, options.nvml_env, self._on_poll, now_ms)
@@ -166,6 +171,10 @@ class NodeAgent:
         if swept.pids or not swept.clean:
             log.info("swept %s/%s: killed %s, clean %s", job, attempt, list(swept.pids), swept.clean)
         return {"killed": len(swept.pids), "clean": swept.clean}
+
+    def lapsed(self, job: str, attempt: int) -> bool:
+        """Whether this agent ended the attempt because the lease was over: no failure of the job."""
+        return f"{job}/{attempt}" in self._lapsed
 
     def read_log(self, job: str, attempt: int, rank: int, offset: int = 0, limit: int = 65536) -> dict[str, Any]:
         """A part of a rank's log; see files.read_log. Raises OutsideRoot."""
@@ -259,6 +268,7 @@ class NodeAgent:
         if not self._fenced:
             log.warning("lease over: no answer for %d ms, ending all attempts on %s", silent_ms, self.node)
             self._fenced = True
+        self._lapsed.update(attempts_here(self._options.cluster, self.node))  # before anybody can ask why they died
         swept = sweep_all(self._options.cluster, self.node, FENCE_SWEEP_S)
         if swept.pids or not swept.clean:
             log.warning("lease over on %s: killed %s, clean %s", self.node, list(swept.pids), swept.clean)

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from raysched.api import problems
 from raysched.api.auth import Auth
 from raysched.api.doors import PROBLEMS
-from raysched.api.routes import books, jobs, monitor, nodes, shares
+from raysched.api.routes import books, imports, jobs, monitor, nodes, shares
 from raysched.client.client import Client, default_user
 
 THREADS = 128  # long-polls hold one each; the default of 40 would let waiting callers block all others
@@ -31,7 +31,7 @@ def create_app(client: Client, auth: Auth | None = None) -> FastAPI:
     )
     app.state.client = client
     app.state.auth = auth or Auth(default_user())
-    for module in (jobs, shares, nodes, books, monitor):
+    for module in (jobs, shares, nodes, books, imports, monitor):
         app.include_router(module.router, prefix="/v1", responses=PROBLEMS)
     app.include_router(monitor.probes, responses=PROBLEMS)
     problems.install(app)

@@ -110,6 +110,10 @@ class ShareIn(SettingsIn):
     name: str
 
 
+class RollbackIn(Sent):
+    version: int = Field(ge=1, description="the share as it was at this ledger version")
+
+
 class GroupIn(Sent):
     members: list[str]
 
@@ -152,13 +156,16 @@ class ReservationIn(Sent):
 
 
 class OverrideIn(Sent):
-    """A recorded exception: raises the limit of a user or share by `amounts` until `until`."""
+    """A recorded exception: raises the limit of a user or share by `amounts`, until `until` or `for` so long."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, serialize_by_alias=True)
 
     user: str | None = None
     share: str | None = None
     pool: str | None = None
     amounts: dict[str, Quantity]
     start: str | None = None
-    until: str = Field(examples=["2026-01-02T00:00:00Z"])
+    until: str | None = Field(default=None, examples=["2026-01-02T00:00:00Z"])
+    lasts: Duration | None = Field(default=None, alias="for", examples=["1d"])
     reason: str
     authority: str | None = None

@@ -54,9 +54,19 @@ class Blocker(View):
     freed_at_ms: int | None = None
 
 
-class Change(View):
+class Step(View):
+    """One call: a method of the service and its arguments; for `admin` an action and its parameters."""
+
     text: str
-    action: dict[str, Any] = Field(default_factory=dict)
+    method: str
+    params: dict[str, Any]
+
+
+class Change(View):
+    """Steps that together start the job, in this order."""
+
+    text: str
+    steps: list[Step] = Field(default_factory=list)
 
 
 class Explanation(View):
@@ -140,12 +150,84 @@ class Usage(View):
     users: dict[str, Any] = Field(default_factory=dict)
 
 
+class Overuse(View):
+    """Somebody who is charged beyond a ceiling, and the jobs that count there; nobody is stopped for it."""
+
+    scope: str
+    pool: str | None = None
+    kind: str
+    over: int
+    jobs: list[str] = Field(default_factory=list)
+
+
+class Effects(View):
+    """What a change would do at once."""
+
+    starts: list[str] = Field(default_factory=list, description="jobs that would start with it and wait without")
+    queues: list[str] = Field(default_factory=list, description="jobs that would wait with it and start without")
+    over: list[Overuse] = Field(default_factory=list)
+
+
 class Changed(View):
     """A change of the books, or with `dry_run` what it would do."""
 
     version: int | None = None
     changed: dict[str, Any] = Field(default_factory=dict)
-    effects: dict[str, Any] | None = None
+    effects: Effects | None = None
+
+
+class Difference(View):
+    """One thing that a configuration says otherwise. `refused`: why it cannot be changed now."""
+
+    subject: str
+    before: Any = None
+    after: Any = None
+    refused: str | None = None
+
+
+class Applied(View):
+    """A configuration made the books', or with `dry_run` what that would change and do."""
+
+    version: int | None = None
+    differences: list[Difference]
+    effects: Effects | None = None
+
+
+class ShareVersion(View):
+    """One version of a share; `share` is null where it was deleted."""
+
+    version: int
+    at_ms: int
+    by: str
+    share: dict[str, Any] | None = None
+
+
+class Disagreement(View):
+    version: int
+    job: str | None = None
+    what: str
+
+
+class Verified(View):
+    """Every stored decision, decided again."""
+
+    rows: int
+    decided: int
+    compared: int = Field(description="decisions compared also with the books before them")
+    disagreements: list[Disagreement] = Field(default_factory=list)
+
+
+class Checked(View):
+    """Invariants of state and books that do not hold."""
+
+    broken: list[str] = Field(default_factory=list)
+
+
+class Imported(View):
+    """A policy of another system as keys of the configuration; `applied` when it was made a share's."""
+
+    keys: dict[str, Any]
+    applied: Changed | None = None
 
 
 class HealthView(View):

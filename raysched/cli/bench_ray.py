@@ -19,8 +19,8 @@ def ray(
     context: typer.Context,
     share: Annotated[str, typer.Option(help="with --address: the share to charge")] = "bench",
     gpus: Annotated[int, typer.Option(min=1, help="with --address: GPUs of each of the two idle nodes")] = 8,
-    rounds: Annotated[int, typer.Option(min=1, help="measurements of each shape")] = 8,
-    jobs: Annotated[int, typer.Option(min=1, help="jobs of the sustained rate")] = 48,
+    rounds: Annotated[int, typer.Option(min=1, help="measurements of each shape")] = 6,
+    jobs: Annotated[int, typer.Option(min=1, help="jobs of the sustained rate")] = 32,
     as_json: Json = False,
 ) -> None:
     """Submit → running beside the bare placement group and actor, as ratios. Starts a cluster of its own unless

@@ -1,7 +1,6 @@
-"""The books and how things stand: `ledger`, `records`, `alerts`, `health`."""
+"""How things stand: `records`, `alerts`, `health`, `check`."""
 
-import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -10,26 +9,11 @@ from raysched.cli.session import JobName, Json, client_of
 from raysched.client.client import Row
 from raysched.core.units import format_amount
 
-_OWN_COLUMNS = frozenset({"type", "at_ms", "job", "attempt"})
-
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (ledger, records, alerts, health):
+    for command in (records, alerts, health, check):
         app.command()(command)
-
-
-def ledger(
-    context: typer.Context,
-    job: Annotated[str | None, typer.Option(help="only of this job")] = None,
-    after: Annotated[int, typer.Option(min=0, help="only versions above this")] = 0,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 100,
-    as_json: Json = False,
-) -> None:
-    """List rows of the ledger."""
-    rows = client_of(context).ledger(job, after, limit)
-    columns = ["VERSION", "AT", "ENTRY", "JOB", "ATTEMPT", "WHAT"]
-    emit(rows, as_json, lambda: table(columns, (_ledger_row(row) for row in rows), "no rows"))
 
 
 def records(context: typer.Context, job: JobName, as_json: Json = False) -> None:
@@ -51,17 +35,11 @@ def health(context: typer.Context, as_json: Json = False) -> None:
     emit(found, as_json, lambda: tree(found))
 
 
-def _ledger_row(row: Row) -> list[Any]:
-    entry = row["entry"]
-    record = entry.get("record") or {}
-    rest = {key: value for key, value in entry.items() if key not in _OWN_COLUMNS and key != "record"}
-    what = json.dumps(rest, ensure_ascii=False) if rest else _decision(record)
-    at = moment(row.get("at_ms", entry.get("at_ms")))
-    return [row["version"], at, entry.get("type"), entry.get("job", record.get("job")), entry.get("attempt"), what]
-
-
-def _decision(record: Row) -> str | None:
-    return ", ".join(record[key] for key in ("admission_state", "reason") if record.get(key)) or None
+def check(context: typer.Context, as_json: Json = False) -> int:
+    """Check every invariant of state and books. Exit status 1 when one does not hold."""
+    broken = client_of(context).check()
+    emit({"broken": broken}, as_json, lambda: "\n".join(broken) or "all sound")
+    return 1 if broken else 0
 
 
 def _record_row(row: Row) -> list[Any]:

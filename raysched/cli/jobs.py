@@ -1,4 +1,4 @@
-"""Jobs: `ps`, `show`, `explain`, `logs`, `cancel`, `priority`, `move`, `resize`."""
+"""Jobs: `ps`, `show`, `explain`, `logs`, `cancel`, `priority`, `cross-pool`, `move`, `resize`."""
 
 import sys
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _TIMES = ("submitted_ms", "claimed_ms", "started_ms", "ended_ms")
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (ps, show, explain, logs, cancel, priority, move, resize):
+    for command in (ps, show, explain, logs, cancel, priority, cross_pool, move, resize):
         app.command()(command)
 
 
@@ -95,6 +95,17 @@ def priority(
     return _each(
         client_of(context), [job], as_json, lambda client, each: client.set_priority(each, value), f"now P{value}"
     )
+
+
+def cross_pool(
+    context: typer.Context,
+    job: JobName,
+    allowed: Annotated[bool, typer.Option("--on/--off", help="allow or forbid it")] = True,
+    as_json: Json = False,
+) -> int:
+    """Let a waiting job run in other pools that lend, or no longer."""
+    done = "may run in other pools" if allowed else "stays in its own pools"
+    return _each(client_of(context), [job], as_json, lambda client, each: client.set_cross_pool(each, allowed), done)
 
 
 def move(
@@ -182,7 +193,19 @@ def _explained(found: Row) -> list[str]:
     change = found.get("change")
     if change:
         lines.append(f"  starts now with: {change['text']}")
+        lines += [f"    - {_call(step)}" for step in change.get("steps") or []]
     return lines
+
+
+def _call(step: Row) -> str:
+    """A step as the call that carries it out."""
+    params = step["params"]
+    name, given = (params["action"], params["params"]) if step["method"] == "admin" else (step["method"], params)
+    return " ".join([name, *(f"{key}={_word(value)}" for key, value in given.items())])
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _without_reason(text: str, reason: str | None) -> str:

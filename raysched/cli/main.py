@@ -4,7 +4,20 @@ from typing import Annotated
 
 import typer
 
-from raysched.cli import admin, books, cluster, jobs, nodes, scenario, shares, submitting
+from raysched.cli import (
+    admin,
+    applying,
+    bench,
+    books,
+    cluster,
+    importing,
+    jobs,
+    ledger,
+    nodes,
+    scenario,
+    shares,
+    submitting,
+)
 from raysched.cli.root import RootGroup
 from raysched.cli.session import Session
 from raysched.client.address import ADDRESS_VARIABLE
@@ -31,7 +44,10 @@ def root(
     context.obj = Session(address, user, given)
 
 
-for module in (cluster, submitting, jobs, shares, nodes, books):
+for module in (cluster, submitting, jobs, shares, nodes, books, applying):
     module.register(app)
 app.add_typer(admin.app, name="admin")
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(scenario.app, name="scenario")
+app.add_typer(bench.app, name="bench")
+app.add_typer(importing.app, name="import")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raysched.cli.files import tell_problems
 from raysched.cli.output import console, print_json
 from raysched.cli.root import REFUSED, USAGE
 from raysched.cli.session import Json
@@ -40,7 +41,7 @@ def run(
     try:
         results = [run_scenario(scenario) for scenario in _loaded(files)]
     except ConfigError as error:
-        _tell_invalid(error.problems, as_json)
+        tell_problems(error, as_json, "BAD_SCENARIO")
         raise typer.Exit(USAGE) from None
     if explain is not None and not any(explain in result.service.state.jobs for result in results):
         raise RayschedError(f"job {explain} is in none of these scenarios", code=BadSpec.code, status=422)
@@ -64,16 +65,6 @@ def _loaded(files: list[Path]) -> "list[Scenario]":
     if problems:
         raise ConfigError(problems)
     return found
-
-
-def _tell_invalid(problems: "tuple[Problem, ...]", as_json: bool) -> None:
-    if not as_json:
-        for problem in problems:
-            console(stderr=True).print(str(problem))
-        return
-    told = [{"file": p.file, "line": p.line, "path": p.path, "reason": p.reason} for p in problems]
-    message = f"{len(problems)} problems; the first: {problems[0]}" if problems else "not valid"
-    print_json({"error": {"code": "BAD_SCENARIO", "status": 422, "message": message, "problems": told}})
 
 
 def _tell(results: "list[Result]", as_json: bool, explain: str | None) -> None:

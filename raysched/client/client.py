@@ -14,6 +14,7 @@ from raysched.client.transport import Transport
 
 Row = dict[str, Any]
 USER_VARIABLE = "RAYSCHED_USER"
+VERIFY_S = 600.0  # a ledger of a million rows takes minutes
 
 
 class Client:
@@ -114,8 +115,13 @@ class Client:
     def shares(self, name: str | None = None, pool: str | None = None, workspace: str | None = None) -> list[Row]:
         return self._rows("shares", name=name, pool=pool, workspace=workspace)
 
-    def limits(self, share: str) -> Row:
-        return self._row("limits", share)
+    def share_history(self, share: str) -> list[Row]:
+        """Every version of a share, oldest first: {version, at_ms, by, share}; `share` None where it was deleted."""
+        return self._rows("share_history", share)
+
+    def limits(self, share: str | None = None, *, pool: str | None = None) -> Row:
+        """The limits of a share or of a pool."""
+        return self._row("limits", share, pool=pool) if pool is not None else self._row("limits", share)
 
     def usage(self) -> Row:
         return self._row("usage")
@@ -133,6 +139,10 @@ class Client:
     def pools(self) -> list[Row]:
         return self._rows("pools")
 
+    def node_specs(self) -> Row:
+        """What nodes are, by the name of their spec."""
+        return self._row("node_specs")
+
     def groups(self) -> list[Row]:
         return self._rows("groups")
 
@@ -149,6 +159,14 @@ class Client:
         """Posted entries with a version above `after`."""
         return self._rows("ledger", job=job, after=after, limit=limit)
 
+    def verify(self) -> Row:
+        """Every stored decision decided again: {rows, decided, compared, disagreements}. Reads the whole ledger."""
+        return dict(self._checked(self._transport.call("verify", timeout_s=VERIFY_S)))
+
+    def check(self) -> list[str]:
+        """Every invariant of state and books that does not hold; empty when all is sound."""
+        return list(self._row("check")["broken"])
+
     def health(self) -> Row:
         return self._row("health")
 
@@ -159,6 +177,11 @@ class Client:
         """Change the books; with `dry_run` only say what would change. `base` in `params`: the ledger version the
         editor saw; a later change of the same thing refuses this one."""
         return self._row("admin", action, dict(params), self.user, dry_run=dry_run)
+
+    def apply(self, config: Mapping[str, Any], *, dry_run: bool = False, prune: bool = False) -> Row:
+        """Make the books say what a configuration (the keys of its file) says, all of it or nothing; `dry_run` only
+        lists the differences, `prune` also deletes shares that it does not have."""
+        return self._row("apply", dict(config), self.user, dry_run=dry_run, prune=prune)
 
     # ── how answers are read ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -252,15 +252,16 @@ def test_a_silent_scheduler_ends_the_nodes_work(agent: Start, attempt: Any, capl
     cluster, here, elsewhere = attempt
     inbox = Inbox()
     with caplog.at_level(logging.WARNING, "raysched.agent"):
-        agent(EIGHT, inbox, cluster=cluster, fence_after_ms=1_000)
+        one = agent(EIGHT, inbox, cluster=cluster, fence_after_ms=1_000)
         for _ in range(3):  # answered: the work goes on
             inbox.until(lambda r: r["attempts"] == ["ana-1/1"])
-        assert here.poll() is None
+        assert here.poll() is None and not one.lapsed("ana-1", 1)
         inbox.down = True
 
         assert here.wait(timeout=20) == -9
         until(lambda: "killed" in caplog.text, "the log line")
     assert "lease over: no answer for" in caplog.text
+    assert one.lapsed("ana-1", 1) and not one.lapsed("ana-1", 2)
     assert elsewhere.poll() is None
     inbox.down = False
     assert inbox.until(lambda r: True)["attempts"] == []

@@ -16,6 +16,7 @@ Row = dict[str, Any]
 NOW_MS = 1_800_000_000_000
 GPUS_MILLI = 8_000
 GI = 2**30
+NO_EFFECTS: Row = {"starts": [], "queues": [], "over": []}
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
 
 
@@ -35,6 +36,8 @@ class ServiceDouble:
         self.posted: list[Row] = []
         self.books: dict[str, Row] = {}
         self.calls: list[tuple[str, Row, str]] = []
+        self.disagreements: list[Row] = []
+        self.broken: list[str] = []
 
     # ── how a test moves a job on ─────────────────────────────────────────────────────────────────────────────────
 
@@ -115,6 +118,8 @@ class ServiceDouble:
         if "node" in params and name not in self.node_rows:
             return error("UNKNOWN_NODE", 404, f"there is no node {name!r}")
         row = self.share_rows.get(name, {})
+        what = "share" if name in self.share_rows or action == "create_share" else "node" if "node" in params else "book"
+        changed = {"subject": f"{what} {name}", "before": None, "after": params}
         if params.get("base", self.version) < row.get("version", 0):
             return error("REFUSED", 409, f"share {name} was changed in version {row['version']}")
         if action == "delete_share" and row["state"] != "stopped":
@@ -122,12 +127,12 @@ class ServiceDouble:
         if action == "release" and name != self.books.get("reserve", {}).get("reservation"):
             return error("UNKNOWN_RESERVATION", 404, f"there is no reservation {name!r}")
         if dry_run:
-            return {"version": self.version, "changed": {name: params}, "effects": {"jobs": []}}
+            return {"version": self.version, "changed": changed, "effects": dict(NO_EFFECTS)}
         self.version += 1
         entry = {"type": action, "at_ms": NOW_MS, "by": by}
         self.posted.append({"version": self.version, "at_ms": NOW_MS, "entry": entry})
         self._perform(action, name, params, by)
-        return {"version": self.version, "changed": {name: params}}
+        return {"version": self.version, "changed": changed}
 
     def _perform(self, action: str, name: str, params: Row, by: str) -> None:
         if action == "create_share":
@@ -171,7 +176,8 @@ class ServiceDouble:
             "freed_by": "ana-1",
             "freed_at_ms": NOW_MS,
         }
-        change = {"text": "ask for 4 GPUs", "action": {"resize": {"gpu": 4_000}}}
+        step = {"text": "ask for 4 GPUs", "method": "resize", "params": {"job": job, "bundles": [{"gpu": "4"}]}}
+        change = {"text": "ask for 4 GPUs", "steps": [step]}
         text = "ana is at the limit"
         return {"job": job, "state": row["state"], "reason": "USER_LIMIT", "text": text, "blockers": [blocker]} | {
             "change": change
@@ -199,7 +205,36 @@ class ServiceDouble:
     def shares(self, name: str | None = None, pool: str | None = None, workspace: str | None = None) -> list[Row]:
         return [row for row in self.share_rows.values() if name in (None, row["share"])]
 
-    def limits(self, share: str) -> Row:
+    def share_history(self, share: str) -> list[Row]:
+        if share not in self.share_rows:
+            return error("UNKNOWN_SHARE", 404, f"there is no share {share!r}")  # type: ignore[return-value]
+        first = {"version": 1, "at_ms": NOW_MS, "by": "root", "share": {"weight": None, "state": "open"}}
+        return [first, {**first, "version": 2, "by": "ana", "share": {"weight": 3, "state": "open"}}]
+
+    def apply(self, config: Row, by: str, dry_run: bool = False, prune: bool = False) -> Row:
+        self.calls.append(("apply", {"dry_run": dry_run, "prune": prune}, by))
+        if by != "root":
+            return error("FORBIDDEN", 403, f"apply needs a cluster admin; {by} is none")
+        refused = "share cv has 1 unfinished jobs" if "cv" not in config["shares"] and prune else None
+        found = [{"subject": "share nlp", "before": {"weight": None}, "after": {"weight": 3}, "refused": refused}]
+        if refused and not dry_run:
+            return error("REFUSED", 409, f"nothing was changed: {refused}")
+        self.version += not dry_run
+        answer: Row = {"version": self.version, "differences": found}
+        return answer | ({"effects": dict(NO_EFFECTS)} if dry_run else {})
+
+    def verify(self) -> Row:
+        return {"rows": self.version, "decided": 2, "compared": 1, "disagreements": self.disagreements}
+
+    def check(self) -> Row:
+        return {"broken": self.broken}
+
+    def node_specs(self) -> Row:
+        return {"h100x8": {"gpu": 8, "gpu_model": "H100", "cpu_milli": 96_000, "memory_bytes": 1024 * GI}}
+
+    def limits(self, share: str | None = None, pool: str | None = None) -> Row:
+        if share is None:
+            return {"pool": pool, "enabled": False, "version": 1, "rules": []}
         if share not in self.share_rows:
             return error("UNKNOWN_SHARE", 404, f"there is no share {share!r}")
         return {"share": share, "enabled": True, "version": self.share_rows[share].get("version", 0)} | {

@@ -22,7 +22,10 @@ LISTS: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("pools",), ("train", "gpu: 16")),
     (("alerts",), ("NO_SPARE", "no equal spare")),
     (("health",), ("status: ok", "healthy: 2")),
-    (("ledger",), ("no rows",)),
+    (("ledger", "rows"), ("no rows",)),
+    (("check",), ("all sound",)),
+    (("admin", "shares", "history", "nlp"), ("created", "weight: - → 3", "ana")),
+    (("ledger", "verify"), ("1 rows", "all rows agree")),
     (("admin", "reservations", "list"), ("no reservations",)),
     (("admin", "overrides", "list"), ("no overrides",)),
 ]
@@ -41,6 +44,8 @@ CHANGES: list[tuple[tuple[str, ...], str, dict[str, Any]]] = [
         {"name": "nlp", "weight": 3, "base": 1},
     ),
     (("admin", "shares", "stop", "nlp"), "stop_share", {"name": "nlp"}),
+    (("admin", "share", "stop", "nlp", "--base", "1"), "stop_share", {"name": "nlp", "base": 1}),
+    (("admin", "share", "rollback", "nlp", "--version", "1"), "rollback", {"name": "nlp", "version": 1}),
     (("admin", "shares", "open", "nlp"), "open_share", {"name": "nlp"}),
     (
         ("admin", "limits", "set", "--share", "nlp", "enabled=true", "rules=[{user: ana, gpu: 30}]"),
@@ -155,7 +160,7 @@ def test_a_stale_edit_is_refused(cli: Cli) -> None:
 
 def test_the_ledger_shows_what_was_posted(cli: Cli) -> None:
     cli("--user", "root", "cordon", "n0")
-    shown = cli("ledger", "--after", "1", "--limit", "5").stdout
+    shown = cli("ledger", "rows", "--after", "1", "--limit", "5").stdout
     assert "cordon" in shown and '{"by": "root"}' in shown
-    assert answer(cli("ledger", "--json"))[0]["version"] == 2
+    assert answer(cli("ledger", "rows", "--json"))[0]["version"] == 2
     assert "healthy, cordoned (cordoned by root)" in cli("nodes").stdout

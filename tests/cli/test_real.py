@@ -25,8 +25,12 @@ READS = [
     ["loans"],
     ["nodes"],
     ["pools"],
-    ["ledger"],
-    ["ledger", "--job", "one"],
+    ["ledger", "rows"],
+    ["ledger", "rows", "--job", "one"],
+    ["ledger", "show", "two"],
+    ["ledger", "verify"],
+    ["check"],
+    ["admin", "share", "history", "nlp"],
     ["alerts"],
     ["health"],
     ["diagnose", "--share", "nlp", "--gpu", "8"],
@@ -62,7 +66,7 @@ def test_it_is_shown(client: Client, words: list[str]) -> None:
 
 
 def test_a_decision_in_the_ledger_names_its_job_and_reason(client: Client) -> None:
-    rows = CliRunner().invoke(app, ["ledger", "--job", "two"], obj=client).stdout
+    rows = CliRunner().invoke(app, ["ledger", "rows", "--job", "two"], obj=client).stdout
     assert "Recorded" in rows and "two" in rows and "QUEUED, USER_LIMIT" in rows
 
 

@@ -1,6 +1,7 @@
 """One real cluster for all tests here: a head, three nodes of 8 declared GPUs and an equal spare, the real actors.
 
-After each test everything it left is cancelled, and nothing may be left: no process, no group, no GPU held, sound books."""
+After each test everything it left is cancelled. Then nothing may be left: no process, no group, no GPU held; and the
+books must be sound."""
 
 import shutil
 import tempfile

@@ -1,12 +1,12 @@
-"""What the tests of the running whole speak in: jobs, processes that are killed, and what may be left of them: nothing."""
+"""What the tests of the running whole speak in: jobs, processes that are killed, and what may be left of them."""
 
-import json
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -118,6 +118,17 @@ class House:
         os.kill(pid, signal.SIGKILL)
         until(lambda: self.pid_of(name) not in (0, pid) or None, f"{name} to be started again")
 
+    @contextlib.contextmanager
+    def without(self, name: str) -> Iterator[None]:
+        """The time between the death of an actor's process and the first step of the next one."""
+        self.kill_actor(name)
+        pid = self.pid_of(name)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
     def pid_of(self, name: str) -> int:
         """The process of an actor; 0 while it has none."""
         actor = ray.get_actor(name, namespace=NAMESPACE)
@@ -180,11 +191,6 @@ def until(look: Callable[[], V | None], what: str, had: Callable[[], Any] = lamb
             return value
         time.sleep(0.05)
     raise AssertionError(f"waited {PATIENCE_S:.0f} s for {what}; had {had()}")
-
-
-def read_json(text: str) -> Any:
-    """What a command printed with --json."""
-    return json.loads(text)
 
 
 # ── jobs that tests submit ────────────────────────────────────────────────────────────────────────────────────────

@@ -61,11 +61,12 @@ def test_a_port_in_use_is_said_before_anything_starts(house: House, tmp_path: Pa
 
 
 def test_a_full_disk_stops_new_work_only(house: House, tmp_path: Path) -> None:
-    gate = str(tmp_path / "gate")
-    runs = house.submit(once, str(tmp_path / "line"), gate, gpu=1)
-    house.await_state(runs, "running")
-    ends = house.submit(once, str(tmp_path / "ends"), str(tmp_path / "early"), gpu=1)
-    house.await_state(ends, "running")
+    late, early = str(tmp_path / "late"), str(tmp_path / "early")
+    runs = house.submit(once, str(tmp_path / "runs"), late, gpu=1)
+    function = house.submit(once, str(tmp_path / "function"), early, gpu=1)
+    command = house.submit(["sh", "-c", f"while ! test -e {early}; do sleep 0.1; done"], gpu=1)
+    for job in (runs, function, command):
+        house.await_state(job, "running")
     pids = [house.pid_of(name) for name in (SCHEDULER, QUOTA)]
     for pid in pids:
         _no_more_room(pid, full=True)
@@ -73,15 +74,16 @@ def test_a_full_disk_stops_new_work_only(house: House, tmp_path: Path) -> None:
         with pytest.raises(raysched.RayschedError, match="nothing was changed.*nothing was kept") as failed:
             house.client.submit(_spec("refused"))
         assert failed.value.code == "STORE_FAILED"
-        (tmp_path / "early").touch()  # ends while nothing can be written
+        Path(early).touch()  # two jobs end while nothing can be written
         until(lambda: house.client.health()["status"] == "store_failed" or None, "the scheduler to notice")
         assert runs.status()["state"] == "running"
     finally:
         for pid in pids:
             _no_more_room(pid, full=False)
-    assert ends.result(60) == "done"
+    assert function.result(60) == "done"
+    assert command.wait(60)["state"] == "succeeded"
     assert house.client.health()["status"] == "ok"
-    Path(gate).touch()
+    Path(late).touch()
     assert runs.result(60) == "done"
     with pytest.raises(raysched.UnknownJob):
         house.client.job("refused")

@@ -147,3 +147,15 @@ def test_a_caller_that_comes_while_the_scheduler_is_away_waits_for_it(house: Hou
     )
     assert ran.stdout.strip() == "4"
     assert raysched.Client(house.local.address).health()["status"] == "ok"
+
+
+def test_jobs_that_their_nodes_ended_while_no_scheduler_was_there_go_on(house: House, tmp_path: Path) -> None:
+    gate = str(tmp_path / "gate")
+    job = house.submit(once, str(tmp_path / "lines"), gate, gpu=8, count=2)
+    house.await_state(job, "running")
+    with house.without(SCHEDULER):
+        until(lambda: house.processes(job) == [] or None, "the agents' leases to be over")
+    until(lambda: job.status()["attempt"] == 2 or None, "attempt 2", job.status)
+    Path(gate).touch()
+    assert job.result(120) == "done"
+    assert sorted((tmp_path / "lines").read_text().split()) == ["0", "0", "1", "1"]

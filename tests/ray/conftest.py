@@ -15,7 +15,8 @@ from tests.ray.shell import Shell, agents
 NODES = [{"name": f"n{i}", "num_cpus": 16, "num_gpus": 8, "model": "H100", "pool": "main"} for i in range(4)]
 
 
-@pytest.fixture(scope="session")
+# Not the whole session: other packages of tests join clusters of their own from this process.
+@pytest.fixture(scope="package")
 def local() -> Iterator[LocalCluster]:
     """The cluster; this process is connected to it."""
     directory = tempfile.mkdtemp(prefix="rs-")

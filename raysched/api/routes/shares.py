@@ -7,8 +7,8 @@ from fastapi import APIRouter, Response
 
 from raysched.api.doors import Base, Caller, DryRun, change
 from raysched.api.problems import ApiError
-from raysched.api.requests import GroupIn, SettingsIn, ShareIn
-from raysched.api.views import Changed, Loan, Row, ShareView, Usage
+from raysched.api.requests import GroupIn, RollbackIn, SettingsIn, ShareIn
+from raysched.api.views import Changed, Loan, Row, ShareVersion, ShareView, Usage
 
 router = APIRouter(tags=["shares"])
 
@@ -64,6 +64,18 @@ def open_share(share: str, client: Caller, base: Base, dry_run: DryRun = False) 
     return change(client, "open_share", {"name": share}, dry_run=dry_run, base=base)
 
 
+@router.get("/shares/{share}/history", response_model=list[ShareVersion])
+def history(share: str, client: Caller) -> Any:
+    """Every version of a share, oldest first."""
+    return client.share_history(share)
+
+
+@router.post("/shares/{share}/rollback", response_model=Changed)
+def rollback(share: str, body: RollbackIn, client: Caller, base: Base, dry_run: DryRun = False) -> Any:
+    """Make a share what it was at a ledger version; an ordinary change with all its checks."""
+    return change(client, "rollback", {"name": share, "version": body.version}, dry_run=dry_run, base=base)
+
+
 @router.get("/shares/{share}/limits", response_model=Row)
 def show_limits(share: str, client: Caller, response: Response) -> Any:
     """The limits of a share; their ETag is that of the share."""
@@ -79,6 +91,15 @@ def set_share_limits(share: str, body: SettingsIn, client: Caller, base: Base, d
     return change(client, "set_limits", {**body.settings(), "name": share}, dry_run=dry_run, base=base)
 
 
+@router.get("/pools/{pool}/limits", response_model=Row)
+def show_pool_limits(pool: str, client: Caller, response: Response) -> Any:
+    """The limits of a pool. Their ETag, sent back as If-Match, keeps an edit from undoing somebody else's."""
+    found = client.limits(pool=pool)
+    if "version" in found:
+        response.headers["ETag"] = f'"{found["version"]}"'
+    return found
+
+
 @router.patch("/pools/{pool}/limits", response_model=Changed)
 def set_pool_limits(pool: str, body: SettingsIn, client: Caller, base: Base, dry_run: DryRun = False) -> Any:
     """Replace the named keys of a pool's limits."""
@@ -91,9 +112,9 @@ def list_groups(client: Caller) -> Any:
 
 
 @router.put("/groups/{group}", response_model=Changed)
-def set_group(group: str, body: GroupIn, client: Caller, dry_run: DryRun = False) -> Any:
+def set_group(group: str, body: GroupIn, client: Caller, base: Base, dry_run: DryRun = False) -> Any:
     """Replace the members of a group."""
-    return change(client, "set_group", {"group": group, "members": body.members}, dry_run=dry_run)
+    return change(client, "set_group", {"group": group, "members": body.members}, dry_run=dry_run, base=base)
 
 
 @router.get("/usage", response_model=Usage)

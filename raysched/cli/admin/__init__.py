@@ -15,3 +15,4 @@ for name, sub in (
     ("pools", nodes.pools_app),
 ):
     app.add_typer(sub, name=name)
+    app.add_typer(sub, name=name.removesuffix("s"), hidden=True)  # `admin share stop` reads as well

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from raysched.cli.admin.settings import amounts_of
+from raysched.cli.admin.settings import Base, amounts_of
 from raysched.cli.change import changed
 from raysched.cli.job_options import bundle
 from raysched.cli.output import emit, tree
@@ -42,6 +42,7 @@ def reserve(
     expiry: Annotated[str | None, typer.Option(help="ISO 8601 with zone")] = None,
     release_condition: Annotated[str | None, typer.Option(help="what ends it, where no time does")] = None,
     reason: Annotated[str | None, typer.Option(help="why")] = None,
+    base: Base = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -58,6 +59,7 @@ def reserve(
         "expiry": expiry,
         "release_condition": release_condition,
         "reason": reason,
+        "base": base,
     }
     changed(context, "reserve", params, f"reservation {name} is made", dry_run, as_json)
 
@@ -66,11 +68,14 @@ def reserve(
 def release(
     context: typer.Context,
     name: Annotated[str, typer.Argument(show_default=False)],
+    base: Base = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Release a reservation; its history stays."""
-    changed(context, "release", {"reservation": name}, f"reservation {name} is released", dry_run, as_json)
+    changed(
+        context, "release", {"reservation": name, "base": base}, f"reservation {name} is released", dry_run, as_json
+    )
 
 
 @overrides_app.command("list")
@@ -84,8 +89,9 @@ def list_overrides(context: typer.Context, as_json: Json = False) -> None:
 def override(
     context: typer.Context,
     amounts: Annotated[list[str], typer.Argument(metavar="KIND=AMOUNT...", show_default=False)],
-    until: Annotated[str, typer.Option(help="ISO 8601 with zone", show_default=False)],
     reason: Annotated[str, typer.Option(help="why", show_default=False)],
+    until: Annotated[str | None, typer.Option(help="ISO 8601 with zone")] = None,
+    lasts: Annotated[str | None, typer.Option("--for", help="how long, instead of --until: 1d")] = None,
     authority: Annotated[str | None, typer.Option(help="who allowed it; without, it blocks")] = None,
     share: Share = None,
     user: User = None,
@@ -96,7 +102,9 @@ def override(
 ) -> None:
     """Raise a limit: admin overrides create gpu=2 --share c --until 2026-01-02T00:00:00Z --reason demo"""
     owner = _owner(share, user)
-    asked = {"amounts": amounts_of(amounts), "until": until, "reason": reason, "authority": authority}
+    if (until is None) == (lasts is None):
+        raise BadSpec("give either --until or --for")
+    asked = {"amounts": amounts_of(amounts), "until": until, "for": lasts, "reason": reason, "authority": authority}
     params = {**owner, "pool": pool, "start": start, **asked}
     changed(context, "override", params, f"override for {share or user} is recorded", dry_run, as_json)
 

@@ -16,7 +16,9 @@ Settings = Annotated[
     ),
 ]
 File = Annotated[Path | None, typer.Option("--file", "-f", help="YAML file with the keys")]
-Base = Annotated[int | None, typer.Option("--if-version", help="refuse if it changed since this ledger version")]
+Base = Annotated[
+    int | None, typer.Option("--base", "--if-version", help="refuse if it changed since this ledger version")
+]
 
 
 def settings(words: list[str] | None, file: Path | None) -> dict[str, Any]:

@@ -1,13 +1,15 @@
-"""Shares, limits and groups: create, change, stop, open, delete."""
+"""Shares, limits and groups: create, change, stop, open, delete, roll back."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from raysched.cli.admin.settings import Base, File, Settings, settings
 from raysched.cli.change import changed
-from raysched.cli.output import emit, table
+from raysched.cli.differences import difference_lines
+from raysched.cli.output import emit, moment, table
 from raysched.cli.session import DryRun, Json, client_of
+from raysched.client.client import Row
 from raysched.client.errors import BadSpec
 
 shares_app = typer.Typer(help="Create, change, stop, open and delete shares.")
@@ -46,15 +48,19 @@ def set_share(
 
 
 @shares_app.command("stop")
-def stop(context: typer.Context, share: Share, dry_run: DryRun = False, as_json: Json = False) -> None:
+def stop(
+    context: typer.Context, share: Share, base: Base = None, dry_run: DryRun = False, as_json: Json = False
+) -> None:
     """Take no new jobs; those present run out."""
-    changed(context, "stop_share", {"name": share}, f"share {share} is stopped", dry_run, as_json)
+    changed(context, "stop_share", {"name": share, "base": base}, f"share {share} is stopped", dry_run, as_json)
 
 
 @shares_app.command("open")
-def open_share(context: typer.Context, share: Share, dry_run: DryRun = False, as_json: Json = False) -> None:
+def open_share(
+    context: typer.Context, share: Share, base: Base = None, dry_run: DryRun = False, as_json: Json = False
+) -> None:
     """Take new jobs again."""
-    changed(context, "open_share", {"name": share}, f"share {share} is open", dry_run, as_json)
+    changed(context, "open_share", {"name": share, "base": base}, f"share {share} is open", dry_run, as_json)
 
 
 @shares_app.command("delete")
@@ -63,6 +69,39 @@ def delete(
 ) -> None:
     """Delete a stopped share without unfinished jobs."""
     changed(context, "delete_share", {"name": share, "base": base}, f"share {share} is deleted", dry_run, as_json)
+
+
+@shares_app.command("history")
+def history(context: typer.Context, share: Share, as_json: Json = False) -> None:
+    """List every version of a share: when it was changed, by whom, and what."""
+    found = client_of(context).share_history(share)
+    emit(found, as_json, lambda: table(["VERSION", "AT", "BY", "CHANGED"], _versions(share, found), "no versions"))
+
+
+@shares_app.command("rollback")
+def rollback(
+    context: typer.Context,
+    share: Share,
+    version: Annotated[int, typer.Option(min=1, help="the share as it was at this ledger version", show_default=False)],
+    base: Base = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Make a share what it was at a ledger version; this is an ordinary change with all its checks."""
+    params = {"name": share, "version": version, "base": base}
+    changed(context, "rollback", params, f"share {share} is as it was at version {version}", dry_run, as_json)
+
+
+def _versions(share: str, found: list[Row]) -> list[list[Any]]:
+    rows, before = [], None
+    for each in found:
+        changes = difference_lines(f"share {share}", before, each["share"])
+        what = "; ".join(line.removeprefix(f"share {share}: ") for line in changes)
+        if before is None or each["share"] is None:
+            what = "deleted" if each["share"] is None else "created"
+        rows.append([each["version"], moment(each["at_ms"]), each["by"], what])
+        before = each["share"]
+    return rows
 
 
 @limits_app.command("set")
@@ -95,9 +134,10 @@ def set_group(
     context: typer.Context,
     group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
     members: Annotated[list[str] | None, typer.Argument(metavar="USER...", show_default=False)] = None,
+    base: Base = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Replace the members of a group; without users it becomes empty."""
-    params = {"group": group, "members": members or []}
+    params = {"group": group, "members": members or [], "base": base}
     changed(context, "set_group", params, f"group {group} has {len(members or [])} members", dry_run, as_json)

@@ -25,9 +25,7 @@ from raysched.sim.traces.openb import MOST_GPUS
 UNIT = 1_000_000
 GRAIN = 10  # thousandths of a GPU between two entries of the table; all shares in the trace are multiples of it
 STEP = 20 * UNIT  # 2 % of a GPU
-NONE_COMES = (
-    0.03  # against the shares of the pods that fit: a gap that only 3 % of the pods fit is filled half the time
-)
+NONE_COMES = 0.03  # against the shares of pods that fit: a gap that only 3 % of the pods fit is filled half the time
 # Thousandths of a GPU per thousandth of a core. A typical whole-GPU pod asks 11,300 for its 1,000, which is 0.09.
 PRICES = (0.0, 0.005, 0.012, 0.025, 0.055, 0.12, 0.27, 0.6)
 
