@@ -118,7 +118,9 @@ class ServiceDouble:
         if "node" in params and name not in self.node_rows:
             return error("UNKNOWN_NODE", 404, f"there is no node {name!r}")
         row = self.share_rows.get(name, {})
-        what = "share" if name in self.share_rows or action == "create_share" else "node" if "node" in params else "book"
+        what = (
+            "share" if name in self.share_rows or action == "create_share" else "node" if "node" in params else "book"
+        )
         changed = {"subject": f"{what} {name}", "before": None, "after": params}
         if params.get("base", self.version) < row.get("version", 0):
             return error("REFUSED", 409, f"share {name} was changed in version {row['version']}")
