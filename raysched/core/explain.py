@@ -2,11 +2,12 @@
 
 from msgspec import Struct, field
 
-from raysched.core.admission import Assessment, assess, decide
+from raysched.core.admission import Option, assess, decide
 from raysched.core.books import Claim, describe
 from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
 from raysched.core.model import JobId
+from raysched.core.outlook import Outlook, outlook
 from raysched.core.queue import is_behind_head, options
 from raysched.core.record import AdmissionRecord, AdmissionState, QuotaRow, Reason
 from raysched.core.state import Job, State
@@ -87,7 +88,7 @@ def _blockers(state: State, ledger: Ledger, job: Job, now_ms: int) -> list[Block
             found = []
             break
         if not found:
-            found = _of_record(state, ledger, assessed)
+            found = _of_record(draft, job, option, assessed.record, now_ms)
     if not choice:
         found = [Blocker("SHARE_QUOTA", f"share {job.share}", f"share {job.share} owns nothing in any pool")]
     head = is_behind_head(state, ledger, job)
@@ -97,20 +98,26 @@ def _blockers(state: State, ledger: Ledger, job: Job, now_ms: int) -> list[Block
     return found
 
 
-def _of_record(state: State, ledger: Ledger, assessed: Assessment) -> list[Blocker]:
-    record = assessed.record
+def _of_record(draft: Draft, job: Job, option: Option, record: AdmissionRecord, now_ms: int) -> list[Blocker]:
+    """Evidence, then every ceiling that is too low, then room: not only what the decision stopped at."""
     found: list[Blocker] = []
     verdict = decide(record)
     if record.evidence != "VALID" and verdict.reason is not None:
-        found.append(
-            Blocker(verdict.reason, f"pool {record.pool}", f"evidence is {record.evidence}: {record.evidence_ref}")
-        )
+        found.append(_of_evidence(record, verdict.reason))
     for row in record.quota_rows:
         if row.request > row.remaining + row.override:
-            found.append(_of_row(state, ledger, record, row))
-    if not found and verdict.reason is not None:
-        found.append(_of_room(state, record, verdict.reason))
+            found.append(_of_row(draft.state, draft.ledger, record, row))
+    room = outlook(draft, job, option, now_ms)
+    if room is not None:
+        found.append(_of_room(room))
     return found
+
+
+def _of_evidence(record: AdmissionRecord, reason: Reason) -> Blocker:
+    outside = record.evidence == "DISPUTED" and record.evidence_ref.startswith("reserved total")
+    freed_by = f"a matching report or a reconcile of pool {record.pool}" if outside else "reports of these nodes"
+    text = f"evidence is {record.evidence}: {record.evidence_ref}"
+    return Blocker(reason, f"pool {record.pool}", text, {}, freed_by)
 
 
 def _of_row(state: State, ledger: Ledger, record: AdmissionRecord, row: QuotaRow) -> Blocker:
@@ -137,7 +144,8 @@ def _counts(claim: Claim, record: AdmissionRecord, row: QuotaRow) -> bool:
     return claim.pool == record.pool and row.kind in claim.amounts
 
 
-def _of_room(state: State, record: AdmissionRecord, reason: Reason) -> Blocker:
+def _of_room(room: Outlook) -> Blocker:
+    record, reason = room.record, room.reason
     numbers = {"bundles_asked": record.bundles_asked, "bundles_fit": record.bundles_fit}
     parts = []
     for row in record.capacity_rows:
@@ -148,7 +156,8 @@ def _of_room(state: State, record: AdmissionRecord, reason: Reason) -> Blocker:
         reserved = f" ({format_amount(row.kind, row.reserved_by_others)} reserved)" if row.reserved_by_others else ""
         parts.append(f"{free} {row.kind} free{reserved}, asked {format_amount(row.kind, row.request)}")
     fit = f"{record.bundles_fit} of {record.bundles_asked} bundles fit on the nodes of pool {record.pool}"
-    return Blocker(reason, f"pool {record.pool}", f"{reason}: {fit}; {'; '.join(parts)}", numbers)
+    text = f"{reason}: {fit}; {'; '.join(parts)}"
+    return Blocker(reason, f"pool {record.pool}", text, numbers, room.freed_by, room.freed_at_ms)
 
 
 def _freed_at(state: State, holders: list[Claim], kind: str, excess: int) -> int | None:

@@ -248,6 +248,12 @@ def test_an_override() -> None:
     )
 
 
+def test_an_override_that_lasts_so_long_from_its_start() -> None:
+    keys = OVERRIDE | {"until": None, "start": "1h", "for": "30m"}
+    override = override_from_keys(keys, origin_ms=1_000, now_ms=2_000, name="o1")
+    assert (override.start_ms, override.until_ms) == (3_601_000, 5_401_000)
+
+
 def test_an_override_without_authority_is_recorded() -> None:
     keys: dict[str, object] = {
         "name": "mine",
@@ -268,7 +274,9 @@ def test_an_override_without_authority_is_recorded() -> None:
         ({"share": None}, "override: must name either a share or a user"),
         ({"reason": ""}, "override: reason: must have at least 1, has 0"),
         ({"until": "0s"}, "override: until: must be later than the start"),
-        ({"until": None}, "override: until: must be later than the start"),
+        ({"until": None}, "override: until: is required, or `for`"),
+        ({"for": "1h"}, "override: for: and until cannot both be given"),
+        ({"until": None, "for": "0s"}, "override: for: must be longer than 0"),
         (
             {"authority": "head-of-comptue"},
             "override: authority: head-of-comptue is no authority here (did you mean head-of-compute?)",

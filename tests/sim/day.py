@@ -82,7 +82,7 @@ def _submit(sim: Simulation, rng: Random, number: int) -> None:
         "count": rng.choice((1, 1, 1, 1, 2, 4)),
         "priority": rng.choice(("P3", "P5", "P5", "P7")),
         "cross_pool": rng.random() < 0.1,
-        "confirm": True,
+        "confirm": rng.random() < 0.02,
     }
     if rng.random() < 0.7:
         keys["max_runtime"] = f"{runtime_ms // 1_000 * 2 + 60}s"

@@ -53,9 +53,14 @@ def test_every_pod_arrives_once_and_then_draws_stop_below_the_limit() -> None:
     workload = Workload("w", (HALF, TWO), (0, 1, 0), ())
     order = arrivals(workload, 10_000, np.random.default_rng(1), asked=1.3)
     assert sorted(order[:3]) == [0, 0, 1]
-    total = sum(workload.shapes[shape].total_milli for shape in order)
-    assert total > 13_000 - 1000  # one more pod was drawn, and its share of one GPU would have passed the limit
-    assert total - workload.shapes[order[-1]].total_milli + workload.shapes[order[-1]].gpu_milli <= 13_000
+    asked = [workload.shapes[shape].total_milli for shape in order]
+    assert sum(asked) > 13_000 - 1000  # one more pod was drawn, and its share of one GPU would have passed the limit
+    assert sum(asked[:-1]) + workload.shapes[order[-1]].gpu_milli <= 13_000
+
+
+def test_a_workload_that_asks_for_more_is_cut_at_the_limit() -> None:
+    workload = Workload("w", (ONE,), (0,) * 20, ())
+    assert len(arrivals(workload, 10_000, np.random.default_rng(1), asked=1.3)) == 13
 
 
 def test_a_window_lets_the_largest_ask_go_first_and_loses_nobody() -> None:

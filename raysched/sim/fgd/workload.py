@@ -1,8 +1,9 @@
 """What the experiment asks for: request shapes, the typical pods that policies may know, and the order of arrival."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 
 import numpy as np
 from msgspec import Struct
@@ -75,17 +76,24 @@ def typical_pods(asked: Sequence[Shape], share: float = TYPICAL_SHARE) -> tuple[
 
 
 def arrivals(workload: Workload, capacity_milli: int, rng: np.random.Generator, asked: float = ASKED) -> list[int]:
-    """Shapes in order of arrival: every pod once, shuffled, then pods drawn with replacement until the limit.
+    """Shapes in order of arrival: every pod once, shuffled, then pods drawn with replacement, up to the limit.
 
-    The last draw is not added; its share of one GPU, not its total, is what is compared with the limit."""
-    order = [workload.pods[i] for i in rng.permutation(len(workload.pods))]
-    total = sum(workload.shapes[shape].total_milli for shape in order)
-    while True:
-        shape = workload.pods[int(rng.integers(len(workload.pods)))]
+    The pod that would pass it is not added; its share of one GPU, not its total, is what is compared. Two of the
+    workloads pass the limit before all their pods have come."""
+    order: list[int] = []
+    total = 0
+    for pod in chain(rng.permutation(len(workload.pods)), _draws(len(workload.pods), rng)):
+        shape = workload.pods[int(pod)]
         if total + workload.shapes[shape].gpu_milli > asked * capacity_milli:
-            return order
+            break
         order.append(shape)
         total += workload.shapes[shape].total_milli
+    return order
+
+
+def _draws(count: int, rng: np.random.Generator) -> Iterator[np.int64]:
+    while True:
+        yield rng.integers(count)
 
 
 def reordered(workload: Workload, order: Sequence[int], window: int) -> list[int]:
