@@ -5,84 +5,40 @@ Every method takes and returns plain values; an expected failure returns `{"erro
 durable before it is answered. Safe to call from any thread: one lock serialises commands and ticks."""
 
 import re
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
-from raysched.config import ClusterConfig, bundles_from_keys, entries, parse_config, share_to_keys
+from raysched.config import ClusterConfig, bundles_from_keys, entries, parse_config
 from raysched.core import entries as e
 from raysched.core import events as ev
 from raysched.core.admission import assess
-from raysched.core.check import check
 from raysched.core.diagnosis import Finding, as_job, diagnose, linked, refusal
 from raysched.core.draft import Draft
-from raysched.core.ledger import Ledger
-from raysched.core.model import ACTIVE, FINAL, LOWEST_PRIORITY, JobId, JobSpec, Limits, ShareId, UserId
+from raysched.core.model import ACTIVE, FINAL, LOWEST_PRIORITY, JobId, JobSpec, ShareId, UserId
 from raysched.core.queue import options
 from raysched.core.record import AdmissionRecord
 from raysched.core.resize import Resize, resize
-from raysched.core.state import Job, State
+from raysched.core.state import Job
 from raysched.core.units import GPU
-from raysched.core.verify import verify
 from raysched.runtime import views
-from raysched.runtime.admin import Desk, ShareVersion
 from raysched.runtime.apply import differences
 from raysched.runtime.effects import effects
 from raysched.runtime.inbox import Report
-from raysched.runtime.loop import Loop
 from raysched.runtime.ports import Stale
 from raysched.runtime.problem import Refusal, answers
+from raysched.runtime.reading import Reading, View, check_spec
 
-View = dict[str, Any]
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")
 SYSTEM = UserId("raysched")
 
 
-class Service:
-    """One scheduler's doors. `wake` is called after every command, so that a tick follows."""
-
-    def __init__(self, loop: Loop, context: ClusterConfig | None = None, origin_ms: int = 0) -> None:
-        self.loop = loop
-        self.context = context if context is not None else ClusterConfig()
-        self.origin_ms = origin_ms
-        self.lock = threading.RLock()
-        self.wake: Callable[[], None] = lambda: None
-        self.started = time.monotonic()
-        self.tick_ms = 0.0
-
-    @property
-    def state(self) -> State:
-        return self.loop.state
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.loop.ledger
-
-    def _now(self) -> int:
-        return self.loop.clock.now_ms()
-
-    def _desk(self) -> Desk:
-        return Desk(self.state, self.ledger, self.context, self.origin_ms, self._share_versions)
-
-    def _entries(self) -> Iterator[tuple[int, e.AnyEntry]]:
-        """The whole ledger, in pages."""
-        after = 0
-        while changes := self.loop.quota.read(after, 10_000):
-            for change in changes:
-                yield change.version, change.entry
-            after = changes[-1].version
-
-    def _share_versions(self, share: ShareId) -> list[ShareVersion]:
-        return [
-            (version, entry)
-            for version, entry in self._entries()
-            if (isinstance(entry, e.ShareSet) and entry.share.share == share)
-            or (isinstance(entry, e.ShareDeleted) and entry.share == share)
-        ]
+class Service(Reading):
+    """One scheduler's doors: what can be read (reading.py), and commands. `wake` is called after each of them, so that
+    a tick follows."""
 
     def fill(self, config: ClusterConfig) -> bool:
         """On first start the configuration fills the books; later the books win. Returns whether it filled them.
@@ -155,7 +111,7 @@ class Service:
             raise Refusal("BAD_SPEC", 422, f"job name {job.job!r}: want letters, digits, '.', '_', '-', at most 63")
         if job.job in self.state.jobs or job.job in taken:
             raise Refusal("JOB_EXISTS", 409, f"job {job.job} exists already")
-        _check_spec(job)
+        check_spec(job)
         return job if job.submitted_by is not None else structs.replace(job, submitted_by=UserId(by))
 
     def _judged(self, spec: JobSpec, events: list[ev.AnyEvent], records: list[e.AnyEntry]) -> View:
@@ -208,12 +164,6 @@ class Service:
             bundles_fit_unreserved=0,
             refused=refused,
         )
-
-    def _job(self, name: str) -> Job:
-        found = self.state.jobs.get(JobId(name))
-        if found is None:
-            raise Refusal("UNKNOWN_JOB", 404, f"job {name} does not exist")
-        return found
 
     def _unfinished(self, name: str) -> Job:
         self.loop.pay()  # what the plan posted for the job must be in its state before it is judged
@@ -391,255 +341,12 @@ class Service:
         return {"version": version, "differences": listed}
 
     @answers
-    def share_history(self, share: str) -> list[View]:
-        """Every version of a share, oldest first: when, by whom, and its keys; None where it was deleted."""
-        found = [
-            {
-                "version": version,
-                "at_ms": entry.at_ms,
-                "by": entry.by,
-                "share": share_to_keys(entry.share) if isinstance(entry, e.ShareSet) else None,
-            }
-            for version, entry in self._share_versions(ShareId(share))
-        ]
-        if not found:
-            raise Refusal("UNKNOWN_SHARE", 404, f"UNKNOWN_SHARE: there never was a share {share}")
-        return found
-
-    @answers
-    def verify(self) -> View:
-        """Decide every stored record again and compare: with the row, and with the books before it."""
-        found = verify(self._entries())
-        return {
-            "rows": found.ledger.version,
-            "decided": found.decided,
-            "compared": found.compared,
-            "disagreements": [views.plain(one) for one in found.found],
-        }
-
-    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-    @answers
-    def jobs(
-        self, share: str | None = None, user: str | None = None, state: str | None = None, limit: int = 1_000
-    ) -> list[View]:
-        """Jobs, newest first."""
-        with self.lock:
-            found: list[View] = []
-            for job in reversed(self.state.jobs.values()):
-                if len(found) >= limit:
-                    break
-                if share in (None, job.share) and user in (None, job.user) and state in (None, job.state):
-                    found.append(views.job_view(self.state, self.ledger, job))
-            return found
-
-    @answers
-    def job(self, job: str) -> View:
-        with self.lock:
-            return views.job_view(self.state, self.ledger, self._job(job))
-
-    def is_final(self, job: str) -> bool:
-        """Whether a job has ended, or never was."""
-        found = self.state.jobs.get(JobId(job))
-        return found is None or found.state in FINAL
-
-    @answers
-    def wait(self, job: str, timeout_s: float = 30.0) -> View:
-        """The job, once it has ended or the time is over."""
-        until = time.monotonic() + timeout_s
-        self._job(job)
-        while not self.is_final(job) and time.monotonic() < until:
-            time.sleep(0.02)
-        view: View = self.job(job)
-        return view
-
-    @answers
-    def explain(self, job: str) -> View:
-        """Why a job waits."""
-        with self.lock:
-            return views.explain_view(self.state, self.ledger, self._job(job), self._now())
-
-    @answers
-    def diagnose(self, spec: View, by: str = "") -> View:
-        """Findings on a request before it is submitted."""
-        raw = {"job": "diagnosed", **spec}
-        if by:
-            raw.setdefault("user", by)
-        job = msgspec.convert(raw, JobSpec)
-        _check_spec(job)
-        with self.lock:
-            return {"findings": [views.plain(f) for f in diagnose(self.state, self.ledger, job, self._now())]}
-
-    @answers
-    def shares(self, name: str | None = None, pool: str | None = None, workspace: str | None = None) -> list[View]:
-        with self.lock:
-            return views.shares_view(self.state, self.ledger, name, pool, workspace)
-
-    @answers
-    def limits(self, share: str | None = None, pool: str | None = None) -> View:
-        """The limits of a share, or of a pool, as they are written in the configuration."""
-        with self.lock:
-            if share is None:
-                name = self._desk().pool({"pool": pool})
-                kept = self.ledger.pools[name].limits or Limits()
-                return {"pool": name, "version": self.ledger.changed.get(f"pool {name}", 0), **views.limits(kept)}
-            found = self._desk().share({"name": share})
-            return {
-                "share": share,
-                "version": self.ledger.changed.get(f"share {share}", 0),
-                **views.limits(found.limits),
-            }
-
-    @answers
-    def usage(self) -> View:
-        with self.lock:
-            return views.usage_view(self.ledger)
-
-    @answers
-    def loans(self) -> list[View]:
-        with self.lock:
-            return views.loans_view(self.ledger)
-
-    @answers
-    def nodes(self) -> list[View]:
-        with self.lock:
-            nodes = sorted(self.state.nodes.items())
-            return [views.node_view(self.state, self.ledger, self.loop.inbox, node) for _, node in nodes]
-
-    @answers
-    def pools(self) -> list[View]:
-        with self.lock:
-            return [views.pool_view(self.state, self.ledger, pool) for pool in self.ledger.pool_order()]
-
-    @answers
-    def groups(self) -> list[View]:
-        with self.lock:
-            changed = self.ledger.changed
-            return [
-                {"group": group, "members": list(members), "version": changed.get(f"group {group}", 0)}
-                for group, members in sorted(self.ledger.groups.items())
-            ]
-
-    @answers
-    def node_specs(self) -> View:
-        """Node specs by name: those of the configuration, and those that nodes turned out to have."""
-        with self.lock:
-            return {name: views.plain(spec) for name, spec in sorted(self._desk().config().node_specs.items())}
-
-    @answers
-    def reservations(self) -> list[View]:
-        with self.lock:
-            books = sorted(self.ledger.reservations.items())
-            return [views.reservation_view(self.ledger, book, self._now()) for _, book in books]
-
-    @answers
-    def overrides(self) -> list[View]:
-        with self.lock:
-            now_ms = self._now()
-            active = {override.override for override in self.ledger.active_overrides(now_ms)}
-            overrides = sorted(self.ledger.overrides.items())
-            return [{**views.plain(override), "active": name in active} for name, override in overrides]
-
-    @answers
-    def alerts(self) -> list[View]:
-        with self.lock:
-            return [views.plain(alert) for _, alert in sorted(self.state.alerts.items())]
-
-    @answers
-    def quota(self, user: str, share: str | None = None) -> list[View]:
-        """A user's overview: used, limit and idle per kind, in one share or in all that have something to say."""
-        with self.lock:
-            if share is not None:
-                return [views.quota_view(self.ledger, user, self._desk().share({"name": share}))]
-            found = [views.quota_view(self.ledger, user, s) for _, s in sorted(self.ledger.shares.items())]
-            return [view for view in found if any(kind["used"] or kind["limit"] for kind in view["kinds"].values())]
-
-    @answers
-    def ledger_rows(self, job: str | None = None, after: int = 0, limit: int = 100) -> list[View]:
-        """Ledger entries in order."""
-        found: list[View] = []
-        while len(found) < limit:
-            changes = self.loop.quota.read(after, 10_000)
-            if not changes:
-                break
-            for change in changes:
-                if job in (None, _job_of(change.entry)) and len(found) < limit:
-                    entry = views.plain(change.entry)
-                    found.append({"version": change.version, "at_ms": change.entry.at_ms, "entry": entry})
-            after = changes[-1].version
-        return found
-
-    @answers
-    def records(self, job: str) -> list[View]:
-        """Every admission record of one job, oldest first."""
-        rows = self.ledger_rows(job=job, limit=10_000)
-        return [row["entry"]["record"] for row in rows if row["entry"].get("record") is not None]
-
-    @answers
-    def health(self) -> View:
-        """Whether the scheduler works, with the figures a person looks at first."""
-        with self.lock:
-            nodes: dict[str, int] = {}
-            for node in self.state.nodes.values():
-                nodes[node.health] = nodes.get(node.health, 0) + 1
-            jobs: dict[str, int] = {}
-            for job in self.state.jobs.values():
-                jobs[job.state] = jobs.get(job.state, 0) + 1
-            return {
-                "status": "ok" if self.loop.store_error is None else "store_failed",
-                "store_error": self.loop.store_error,
-                "epoch": self.loop.epoch,
-                "ledger_version": self.ledger.version,
-                "journal_seq": self.state.seq,
-                "nodes": nodes,
-                "jobs": jobs,
-                "ticks": self.loop.ticks,
-                "last_tick_ms": round(self.tick_ms, 3),
-                "uptime_s": round(time.monotonic() - self.started, 1),
-            }
-
-    @answers
-    def metrics(self) -> list[View]:
-        with self.lock:
-            return views.samples(self.state, self.ledger, self.loop.ticks, self.tick_ms)
-
-    @answers
-    def check(self) -> View:
-        """Every invariant of state and books, checked in full: the list of what is broken."""
-        with self.lock:
-            return {"broken": check(self.state, self.ledger)}
-
-    @answers
     def put_blob(self, data: bytes) -> str:
         return self.loop.journal.put_blob(data)
 
     @answers
     def get_blob(self, digest: str) -> bytes | None:
         return self.loop.journal.get_blob(digest)
-
-
-def _job_of(entry: e.AnyEntry) -> str | None:
-    found: str | None = entry.record.job if isinstance(entry, e.Recorded) else getattr(entry, "job", None)
-    return found
-
-
-def _check_spec(spec: JobSpec) -> None:
-    """What the types do not say about a job."""
-    if not spec.bundles:
-        raise Refusal("BAD_SPEC", 422, "bundles: at least one is needed")
-    for number, bundle in enumerate(spec.bundles):
-        amounts = (bundle.gpu_milli, bundle.cpu_milli, bundle.memory_bytes, *bundle.attach.values())
-        if any(not 0 <= amount < 1 << 62 for amount in amounts) or not 1 <= bundle.count <= 100_000:
-            raise Refusal("BAD_SPEC", 422, f"bundles[{number}]: amounts must be ≥ 0 and count from 1 to 100000")
-        if bundle.gpu_milli % 1_000 and bundle.gpu_milli > 1_000:
-            gpu = bundle.gpu_milli / 1_000
-            raise Refusal("BAD_SPEC", 422, f"bundles[{number}].gpu: {gpu} is neither whole nor below 1")
-    if spec.priority is not None and not 0 <= spec.priority <= LOWEST_PRIORITY:
-        raise Refusal("BAD_SPEC", 422, f"priority {spec.priority}: want 0 (highest) to {LOWEST_PRIORITY}")
-    if spec.max_runtime_ms is not None and spec.max_runtime_ms <= 0:
-        raise Refusal("BAD_SPEC", 422, f"max_runtime {spec.max_runtime_ms} ms: must be above 0")
-    if spec.retries < 0 or spec.grace_ms < 0:
-        raise Refusal("BAD_SPEC", 422, "retries and grace must be ≥ 0")
 
 
 def _json(value: Any) -> str | None:
