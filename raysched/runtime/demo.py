@@ -269,7 +269,11 @@ class Story:
         broken = self.call("check")["broken"]
         if broken:
             raise DemoFailed(f"the books do not balance: {broken}")
-        self.facts["ledger_rows"] = len(rows)
+        again = self.call("verify")
+        if again["disagreements"]:
+            raise DemoFailed(f"decided again, the ledger disagrees: {again['disagreements']}")
+        self.facts |= {"ledger_rows": len(rows), "decided_again": again["decided"]}
+        self.say(f"every decision was made again from the ledger: {again['decided']} of {again['decided']} agree")
         self.say(f"[bold green]the books balance[/]: {len(rows)} ledger rows, no claim open, no placement group left")
 
     def _left_over(self) -> bool:
