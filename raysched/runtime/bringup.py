@@ -35,6 +35,7 @@ from raysched.runtime.local_cluster import (
 HOST: Final = "127.0.0.1"
 READY_S: Final = 120.0  # the first actors import everything: 10 s on a loaded machine of two cores
 API_READY_S: Final = 60.0
+API_END_S: Final = 8.0  # it gives open requests 5 s
 RAY_ENV: Final = {"RAY_AUTH_MODE": "disabled"}
 
 log = logging.getLogger("raysched.up")
@@ -99,14 +100,35 @@ def down() -> dict[str, Any]:
 def down_local(state: dict[str, Any]) -> None:
     """End the processes that a state names, and remove Ray's temporary files."""
     if state.get("api_pid"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(int(state["api_pid"]), signal.SIGTERM)
+        _end_api(int(state["api_pid"]))
     if not state.get("temp_dir"):
         _end_actors(state["address"])
         return
     with contextlib.suppress(LocalClusterFailed):
         find_local(state["temp_dir"]).shutdown()
     shutil.rmtree(state["temp_dir"], ignore_errors=True)
+
+
+def _end_api(pid: int) -> None:
+    """End the API server and wait until it is gone; a process that took its id since is left alone."""
+    deadline = time.monotonic() + API_END_S
+    sent = signal.SIGTERM
+    while _is_api(pid):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, sent)
+        time.sleep(0.1)
+        if time.monotonic() > deadline:
+            if sent == signal.SIGKILL:
+                return
+            sent, deadline = signal.SIGKILL, time.monotonic() + API_END_S
+
+
+def _is_api(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()  # empty for a zombie
+    except OSError:
+        return False
+    return b"raysched.api" in command
 
 
 def _end_actors(address: str) -> None:
