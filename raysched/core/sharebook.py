@@ -3,7 +3,7 @@
 from raysched.core.ledger import Ledger
 from raysched.core.model import FINAL, PoolId, Share, ShareId
 from raysched.core.state import Job, State
-from raysched.core.units import GPU, Kind, format_amount
+from raysched.core.units import Kind, format_amount
 
 # What `resize: when_stopped` protects; names, descriptions, people, limits and workspaces change any time.
 PROTECTED = ("nominal", "instances", "workloads", "weight", "sharing", "queue", "preemption", "reclaim")
@@ -98,8 +98,3 @@ def refuses_delete(state: State, share: Share) -> str | None:
     if not share.stopped:
         return f"share {share.share} must be stopped before it can be deleted"
     return None
-
-
-def lost_gpu(share: Share) -> bool:
-    """Whether a share owns no GPU at all; then it can have no limits (semantics 2.2)."""
-    return not any(nominal.get(GPU, 0) for nominal in share.nominal.values())

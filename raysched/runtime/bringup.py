@@ -111,16 +111,13 @@ def down_local(state: dict[str, Any]) -> None:
 
 def _end_api(pid: int) -> None:
     """End the API server and wait until it is gone; a process that took its id since is left alone."""
-    deadline = time.monotonic() + API_END_S
-    sent = signal.SIGTERM
-    while _is_api(pid):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, sent)
-        time.sleep(0.1)
-        if time.monotonic() > deadline:
-            if sent == signal.SIGKILL:
-                return
-            sent, deadline = signal.SIGKILL, time.monotonic() + API_END_S
+    for asked in (signal.SIGTERM, signal.SIGKILL):
+        if _is_api(pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, asked)
+        deadline = time.monotonic() + API_END_S
+        while _is_api(pid) and time.monotonic() < deadline:
+            time.sleep(0.1)
 
 
 def _is_api(pid: int) -> bool:
