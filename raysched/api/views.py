@@ -212,6 +212,7 @@ class Verified(View):
     """Every stored decision, decided again."""
 
     rows: int
+    archived: int = Field(default=0, description="rows up to this version are archived and were not looked at")
     decided: int
     compared: int = Field(description="decisions compared also with the books before them")
     disagreements: list[Disagreement] = Field(default_factory=list)

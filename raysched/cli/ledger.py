@@ -1,20 +1,16 @@
 """The ledger: its rows, the decisions on a job with all they were made from, and whether every row still agrees."""
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import msgspec
 import typer
 
+from raysched.cli import ledger_store
 from raysched.cli.output import emit, moment, table, text
 from raysched.cli.session import JobName, Json, client_of
+from raysched.cli.times import past_ms
 from raysched.client.client import Row
-from raysched.client.errors import RayschedError
 from raysched.core.units import format_amount
-
-if TYPE_CHECKING:
-    from raysched.store.ledger_store import LedgerStore
 
 app = typer.Typer(help="Look into the ledger, and decide its rows again.", no_args_is_help=True)
 _OWN_COLUMNS = frozenset({"type", "at_ms", "job", "attempt"})
@@ -27,12 +23,18 @@ MOST = 10_000
 def rows(
     context: typer.Context,
     job: Annotated[str | None, typer.Option(help="only of this job")] = None,
+    user: Annotated[str | None, typer.Option(help="only decisions on jobs of this user")] = None,
+    share: Annotated[str | None, typer.Option(help="only what names this share")] = None,
+    since: Annotated[str | None, typer.Option(help="2026-01-01T00:00:00Z, or an age such as 30d")] = None,
+    until: Annotated[str | None, typer.Option(help="only before this")] = None,
     after: Annotated[int, typer.Option(min=0, help="only versions above this")] = 0,
     limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 100,
     as_json: Json = False,
 ) -> None:
     """List rows of the ledger."""
-    found = client_of(context).ledger(job, after, limit)
+    since_ms, until_ms = (None if given is None else past_ms(given) for given in (since, until))
+    about = {"user": user, "share": share}
+    found = client_of(context).ledger(job, after, limit, **about, since_ms=since_ms, until_ms=until_ms)
     columns = ["VERSION", "AT", "ENTRY", "JOB", "ATTEMPT", "WHAT"]
     emit(found, as_json, lambda: table(columns, (_row(row) for row in found), "no rows"))
 
@@ -45,72 +47,7 @@ def show(context: typer.Context, job: JobName, as_json: Json = False) -> None:
     emit(told, as_json, lambda: "\n\n".join(map(_decision, told)) or f"no decisions on {job}")
 
 
-@app.command()
-def verify(
-    context: typer.Context,
-    store: Annotated[
-        str | None, typer.Option(help="a ledger's database (URL, or a SQLite file), read without the cluster")
-    ] = None,
-    as_json: Json = False,
-) -> int:
-    """Decide every row again and compare: with the row, and with the books before it. Exit status 1 if any differs."""
-    found = client_of(context).verify() if store is None else _verified(store)
-    wrong = bool(found["disagreements"] or found.get("chain"))
-    emit(found, as_json, lambda: "\n".join(_verdict(found)))
-    return 1 if wrong else 0
-
-
-# ── a store without its cluster ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _verified(store: str) -> Row:
-    from raysched.store.errors import CorruptStore, StoreFailed
-    from raysched.store.ledger_store import LedgerStore
-
-    try:
-        table = LedgerStore(store if "://" in store else f"sqlite:///{Path(store).absolute()}", writer=False)
-        try:
-            return {**_decided(table), "chain": table.verify_chain()}
-        finally:
-            table.close()
-    except (StoreFailed, CorruptStore) as failed:
-        raise RayschedError(str(failed), code="STORE_FAILED", status=503) from failed
-
-
-def _decided(table: "LedgerStore") -> Row:
-    """Every row up to the first that cannot be read: what follows it cannot be judged."""
-    from raysched.core.verify import Verifier
-    from raysched.store.errors import CorruptStore
-
-    verifier, rows, most, unread = Verifier(), 0, MOST, []
-    while True:
-        try:
-            page = table.read(rows, most)
-        except CorruptStore as corrupt:
-            bad = corrupt.row or rows + 1
-            unread = [{"version": bad, "job": None, "what": f"cannot be read: {corrupt}"}]
-            most = bad - 1 - rows
-            page = table.read(rows, most) if most else []
-        for rows, entry in page:
-            verifier.entry(rows, entry)
-        if not page or unread:
-            break
-    told = [msgspec.to_builtins(each) for each in verifier.found] + unread
-    counts = {"rows": rows, "decided": verifier.decided, "compared": verifier.compared}
-    return {**counts, "disagreements": told}
-
-
-def _verdict(found: Row) -> list[str]:
-    counts = f"{found['rows']} rows, {found['decided']} decisions decided again"
-    lines = [f"{counts}, {found['compared']} compared with the books before them"]
-    for each in found["disagreements"]:
-        lines.append(
-            f"version {each['version']}" + (f", job {each['job']}" if each["job"] else "") + f": {each['what']}"
-        )
-    if "chain" in found:
-        broken = ", ".join(map(str, found["chain"]))
-        lines.append(f"not what was appended: version {broken}" if broken else "the chain of digests is whole")
-    return [*lines, "all rows agree"] if not found["disagreements"] and not found.get("chain") else lines
+ledger_store.register(app)
 
 
 # ── how rows and decisions are shown ──────────────────────────────────────────────────────────────────────────────

@@ -155,9 +155,21 @@ class Client:
     def alerts(self) -> list[Row]:
         return self._rows("alerts")
 
-    def ledger(self, job: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
-        """Posted entries with a version above `after`."""
-        return self._rows("ledger", job=job, after=after, limit=limit)
+    def ledger(
+        self,
+        job: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+        *,
+        user: str | None = None,
+        share: str | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> list[Row]:
+        """Posted entries with a version above `after`: those that name all of job, user and share, decided at or after
+        `since_ms` and before `until_ms`. Commits and releases name the job alone."""
+        about = {"job": job, "user": user, "share": share, "since_ms": since_ms, "until_ms": until_ms}
+        return self._rows("ledger", after=after, limit=limit, **about)
 
     def verify(self) -> Row:
         """Every stored decision decided again: {rows, decided, compared, disagreements}. Reads the whole ledger."""

@@ -6,11 +6,11 @@ stored row can be decided again (`raysched ledger verify`)."""
 from msgspec import Struct, structs
 
 from raysched.core import reservation
+from raysched.core.accounts import Ask
 from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
 from raysched.core.model import NodeId, Placement, PoolId, ShareId, UserId
 from raysched.core.placement import Ground, Placed, Unplaced, place
-from raysched.core.quota import Ask
 from raysched.core.record import (
     AdmissionRecord,
     AdmissionState,
@@ -86,35 +86,47 @@ def assess(draft: Draft, job: Job, option: Option, now_ms: int, own_only: bool =
     """Decide one job in one pool and model on the draft as it stands. Nothing is charged or placed.
 
     `own_only` skips the search for room when the job does not fit its share's own quota: it will be asked again as
-    a borrower."""
+    a borrower. `own` of the answer is exact then, and True otherwise."""
     state, ledger = draft.state, draft.ledger
     pool, model = option
     amounts = state.amounts(job, model)
     ask = Ask(job.share, job.user, pool, job.spec.workload, amounts)
-    own = ledger.quota.fits_own(ask)
+    own = not own_only or ledger.quota.fits_own(ask)
     quota_rows = ledger.quota.rows(ask)
     keep = reservation.kept(ledger, job.spec, job.share, pool, now_ms)
     draws = reservation.drawing(ledger, job.spec, job.share, pool, amounts, now_ms)
-    blocked = any(row.request > row.remaining + row.override for row in quota_rows)
-    skip = (blocked or (own_only and not own)) and not state.pool_room(pool).dubious
-    asked = sum(bundle.count for bundle in job.bundles)
+    blocked = first_over(quota_rows) is not None
+    skip = (blocked or not own) and not state.pool_room(pool).dubious
+    asked = job.bundles[0].count if len(job.bundles) == 1 else sum(bundle.count for bundle in job.bundles)
     found: Placed | Unplaced = Unplaced(0, asked) if skip else find_room(draft, job, option, keep)
     unreserved = found
-    if isinstance(found, Unplaced) and keep.bundles and not skip:
-        unreserved = place(state, Ground(pool, model), job.bundles, job.spec.topology == "required")
     evidence: Evidence = "VALID"
     cited = ""
     if isinstance(found, Unplaced):
+        if keep.bundles and not skip:
+            unreserved = place(state, Ground(pool, model), job.bundles, job.spec.topology == "required")
         evidence, cited = evidence_of(draft, job, option)
-    if evidence == "VALID" and disputed(ledger, pool, amounts, now_ms):
+    if evidence == "VALID" and ledger.reported and disputed(ledger, pool, amounts, now_ms):
         evidence, cited = "DISPUTED", f"reserved total of pool {pool} reported from outside"
     fit = asked if isinstance(found, Placed) else found.fit
     record = _record(draft, job, option, ask, quota_rows, keep, draws, evidence, cited, asked, fit, unreserved, now_ms)
     verdict = decide(record)
-    allowed = authority(ledger, job.user, job.share, pool, now_ms) if verdict.override_used else None
-    record = structs.replace(record, admission_state=verdict.state, reason=verdict.reason, override_authority=allowed)
-    admitted = verdict.reason is None and isinstance(found, Placed)
-    return Assessment(record, ask, found.placement if admitted and isinstance(found, Placed) else None, draws, own)
+    # The record is completed here, before anybody has seen it.
+    structs.force_setattr(record, "admission_state", verdict.state)
+    structs.force_setattr(record, "reason", verdict.reason)
+    if verdict.override_used:
+        allowed = authority(ledger, job.user, job.share, pool, now_ms)
+        structs.force_setattr(record, "override_authority", allowed)
+    placement = found.placement if verdict.reason is None and isinstance(found, Placed) else None
+    return Assessment(record, ask, placement, draws, own)
+
+
+def first_over(rows: tuple[QuotaRow, ...]) -> QuotaRow | None:
+    """The first ceiling that does not let the request pass."""
+    for row in rows:
+        if row.request > row.limit - row.used + row.override:
+            return row
+    return None
 
 
 def find_room(draft: Draft, job: Job, option: Option, keep: reservation.Kept) -> Placed | Unplaced:
@@ -194,31 +206,34 @@ def _record(
 ) -> AdmissionRecord:
     pool, model = option
     room = draft.state.pool_room(pool)
+    free, others, on_hold = (room.free if room.reported else None), keep.by_others, keep.on_hold
     capacity = tuple(
-        CapacityRow(
-            kind,
-            room.free.get(kind, 0) if room.reported else None,
-            keep.by_others.get(kind, 0),
-            keep.on_hold.get(kind, 0),
-            amount,
-        )
-        for kind, amount in ask.amounts.items()
+        [
+            CapacityRow(
+                kind,
+                None if free is None else free.get(kind, 0),
+                others.get(kind, 0) if others else 0,
+                on_hold.get(kind, 0) if on_hold else 0,
+                amount,
+            )
+            for kind, amount in ask.amounts.items()
+        ]
     )
     kind = GPU if GPU in ask.amounts else CPU if CPU in ask.amounts else next(iter(ask.amounts), GPU)
     row = _binding(quota_rows, kind, ask)
-    facts = next((c for c in capacity if c.kind == row.kind), None)
+    facts = next(iter([c for c in capacity if c.kind == row.kind]), None)
     return AdmissionRecord(
-        job=job.job,
-        attempt=job.attempt + 1,
-        user=job.user,
-        share=job.share,
-        pool=pool,
-        model=model,
-        scope=row.scope,
-        kind=row.kind,
+        job.job,
+        job.attempt + 1,
+        job.user,
+        job.share,
+        pool,
+        model,
+        row.scope,
+        row.kind,
         quota_limit=row.limit,
         quota_used=row.used,
-        quota_remaining=row.remaining,
+        quota_remaining=row.limit - row.used,
         capacity_allocatable=facts.allocatable if facts else None,
         reserved_by_others=facts.reserved_by_others if facts else 0,
         request_quantity=row.request,
@@ -241,13 +256,17 @@ def _record(
 
 def _binding(rows: tuple[QuotaRow, ...], kind: str, ask: Ask) -> QuotaRow:
     """The row people want to see first: the first that blocks, else the tightest in the main kind."""
-    for row in rows:
-        if row.request > row.remaining + row.override:
-            return row
+    over = first_over(rows)
+    if over is not None:
+        return over
     mine = [row for row in rows if row.kind == kind]
     if mine:
-        return min(mine, key=lambda row: (row.remaining + row.override, row.scope))
+        return min(mine, key=_tightness) if len(mine) > 1 else mine[0]
     return QuotaRow(f"share {ask.share}", kind, 0, 0, ask.amounts.get(kind, 0), "SHARE_QUOTA")
+
+
+def _tightness(row: QuotaRow) -> tuple[int, str]:
+    return (row.limit - row.used + row.override, row.scope)
 
 
 def authority(ledger: Ledger, user: UserId, share: ShareId, pool: PoolId, now_ms: int) -> str | None:

@@ -5,6 +5,8 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
+from raysched.core import entries as e
+from raysched.core.accounts import Ask
 from raysched.core.model import (
     Bundle,
     JobId,
@@ -15,7 +17,6 @@ from raysched.core.model import (
     ShareId,
     UserId,
 )
-from raysched.core.quota import Ask
 from raysched.core.record import QuotaRow, ReservationState
 from raysched.core.units import Amounts, format_amount
 
@@ -126,3 +127,33 @@ def remover(book: dict[K, V], key: K) -> Undo:
         del book[key]
 
     return undo
+
+
+def subject_of(entry: e.Edit) -> str:
+    """What an edit changes, as `changed` names it."""
+    match entry:
+        case e.ShareSet():
+            return f"share {entry.share.share}"
+        case e.ShareDeleted():
+            return f"share {entry.share}"
+        case e.PoolSet():
+            return f"pool {entry.pool.pool}"
+        case e.GroupSet():
+            return f"group {entry.group}"
+        case e.ReservationSet():
+            return f"reservation {entry.reservation.reservation}"
+        case e.ReservationReleased():
+            return f"reservation {entry.reservation}"
+        case _:
+            raise AssertionError(f"no subject for {type(entry).__name__}")
+
+
+def same_charge(last: Claim, entry: e.Claimed) -> bool:
+    """Whether an attempt goes on with just the charge that the last one gave back."""
+    return (last.job, last.share, last.user, last.pool, last.amounts) == (
+        entry.job,
+        entry.share,
+        entry.user,
+        entry.pool,
+        entry.amounts,
+    )

@@ -2,11 +2,14 @@
 
 Run in tests after every step, at recovery and by `raysched check`. What is an index is rebuilt and compared."""
 
+from raysched.core.free_index import FreeIndex
 from raysched.core.ledger import Ledger
 from raysched.core.model import ACTIVE, Share
+from raysched.core.pools import PoolRoom
 from raysched.core.quota import QuotaTree
 from raysched.core.room import Room
-from raysched.core.state import Job, PoolRoom, State
+from raysched.core.state import Job, State
+from raysched.core.stock import Stock
 from raysched.core.units import MILLI, Amounts, add_into
 
 
@@ -17,7 +20,7 @@ def check(state: State, ledger: Ledger) -> list[str]:
 
 def _jobs(state: State, ledger: Ledger) -> list[str]:
     found: list[str] = []
-    pending = {order[-1] for classes in state.pending.values() for keys in classes.values() for order in keys}
+    pending = {order[-1] for order in state.pending.orders()}
     for name, job in state.jobs.items():
         if (job.state == "queued") != (name in pending):
             found.append(f"job {name} is {job.state}, in a queue: {name in pending}")
@@ -85,9 +88,24 @@ def _pools(state: State) -> list[str]:
         for _, node in sorted(room.nodes.items()):
             if node.pool == pool:
                 other.index(node)
-        for what in ("free", "total", "models", "by_whole", "dubious", "reported"):
-            was, now = getattr(room, what), getattr(fresh, what)
-            if _lean(was) != _lean(now):
+        if room.by_cores is not None:
+            fresh.cores()
+        for model in room.stocks:
+            fresh.stock(model)
+        for what in (
+            "free",
+            "total",
+            "specs",
+            "models",
+            "by_whole",
+            "by_part",
+            "by_cores",
+            "stocks",
+            "dubious",
+            "reported",
+        ):
+            was, now = _lean(getattr(room, what)), _lean(getattr(fresh, what))
+            if was != now:
                 found.append(f"pool {pool}: {what} is {was}, a fresh count says {now}")
     placed = {name for room in state.pools.values() for name in room.nodes}
     found += [f"node {name} is in no pool's index" for name in state.nodes if name not in placed]
@@ -95,7 +113,9 @@ def _pools(state: State) -> list[str]:
 
 
 def _lean(value: object) -> object:
-    """Without empty parts, which mean nothing."""
+    """Without empty parts, which mean nothing; an index as what stands in it."""
+    if isinstance(value, FreeIndex | Stock):
+        return value.standing()
     if isinstance(value, dict):
         return {key: _lean(inner) for key, inner in value.items() if _lean(inner)}
     return value

@@ -7,14 +7,15 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from raysched.core.accounts import Account
 from raysched.core.admission import Assessment, Option, assess
 from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
+from raysched.core.lines import class_key
 from raysched.core.model import JobSpec, NodeSpec, PoolId, Share
 from raysched.core.queue import options, priority_of
-from raysched.core.quota import Account
 from raysched.core.record import AdmissionRecord
-from raysched.core.state import DOWN, Job, Node, State
+from raysched.core.state import Job, State
 from raysched.core.units import Amounts, Kind, covers, format_amount
 
 Severity = Literal["block", "wait"]
@@ -42,19 +43,27 @@ class Finding(Struct, frozen=True):
 
 def diagnose(state: State, ledger: Ledger, spec: JobSpec, now_ms: int) -> list[Finding]:
     """All findings on `spec` in the order of semantics 8.1; empty when it would start now."""
+    found = blocking(state, ledger, spec, now_ms)
+    if _may_not_use(ledger, spec):
+        return found
+    job = as_job(state, ledger, spec, now_ms)
+    choice = options(state, ledger, spec.share, job.class_key())
+    return found + _waits(state, ledger, job, choice, now_ms, {finding.kind for finding in found})
+
+
+def blocking(state: State, ledger: Ledger, spec: JobSpec, now_ms: int) -> list[Finding]:
+    """The findings of `diagnose` that can refuse a submission. Looks at no node, so it costs little in any cluster."""
     refused = _may_not_use(ledger, spec)
     if refused:
         return refused
     ledger.advance(now_ms)
-    job = as_job(state, ledger, spec, now_ms)
-    choice = options(state, ledger, spec.share, job.class_key())
     share = ledger.shares[spec.share]
-    found = [
+    choice = options(state, ledger, spec.share, class_key(spec, spec.cross_pool))
+    return [
         *_over_node(state, ledger, spec, choice),
         *_over_limit(ledger, spec, choice),
         *_over_share(state, ledger, share, spec, choice),
     ]
-    return found + _waits(state, ledger, job, choice, now_ms, {finding.kind for finding in found})
 
 
 def refusal(findings: list[Finding], confirm: bool) -> str | None:
@@ -113,28 +122,27 @@ def linked(share: Share, workspace: str | None) -> bool:
 
 def _over_node(state: State, ledger: Ledger, spec: JobSpec, choice: list[Option]) -> list[Finding]:
     """A bundle over the largest node of all pools the job may use; nothing is said if no node ever reported."""
-    nodes = _counted(state, spec, choice)
-    if not nodes:
+    specs = _counted(state, spec, choice)
+    if not specs:
         return []
     confirmable = ledger.quota.limits.on_exceed_confirms(spec.share)
     for number, bundle in enumerate(spec.bundles):
-        if any(covers(node.spec.amounts(), bundle.amounts(spec.model)) for node in nodes):
+        if any(covers(each.amounts(), bundle.amounts(spec.model)) for each in specs):
             continue
-        rows = _over_largest(bundle.amounts(spec.model), [node.spec for node in nodes])
+        rows = _over_largest(bundle.amounts(spec.model), specs)
         text = f"bundle {number} fits no node: " + _rows_text(rows, "the largest node has")
         return [Finding("OVER_NODE_MAX", "block", text, rows, {"bundle": number}, confirmable)]
     return []
 
 
-def _counted(state: State, spec: JobSpec, choice: list[Option]) -> list[Node]:
+def _counted(state: State, spec: JobSpec, choice: list[Option]) -> list[NodeSpec]:
+    """The different specs among nodes that count as capacity."""
     pools = dict.fromkeys(pool for pool, _ in choice)
     return [
-        node
+        found
         for pool in pools
-        for _, node in sorted(state.pool_room(pool).nodes.items())
-        if node.reported
-        and node.health not in DOWN
-        and (spec.model in (None, node.spec.gpu_model) or not spec.uses_gpu)
+        for _, (found, _) in sorted(state.pool_room(pool).specs.items())
+        if spec.model in (None, found.gpu_model) or not spec.uses_gpu
     ]
 
 
@@ -192,7 +200,7 @@ def share_most(state: State, ledger: Ledger, share: Share, pool: PoolId, workloa
     account = tree.account(share.share, pool)
     most: Amounts = {}
     for kind in account.nominal:
-        most[kind] = account.owned(kind) + _most_borrowed(state, ledger, share, account, kind, workload)
+        most[kind] = account.owned(kind) + _most_borrowed(state, ledger, account, kind, workload)
     room = state.pool_room(pool)
     if room.reported:
         for kind, amount in room.total.items():
@@ -202,17 +210,16 @@ def share_most(state: State, ledger: Ledger, share: Share, pool: PoolId, workloa
     return most
 
 
-def _most_borrowed(state: State, ledger: Ledger, share: Share, account: Account, kind: Kind, workload: str) -> int:
+def _most_borrowed(state: State, ledger: Ledger, account: Account, kind: Kind, workload: str) -> int:
     if not account.borrows:
         return 0
     tree = ledger.quota
-    lent = 0
-    for other in ledger.shares.values():
-        if other.share == share.share or other.cohort != share.cohort or not other.sharing.lends:
-            continue
-        if other.sharing.lend_workloads is None or workload in other.sharing.lend_workloads:
-            theirs = tree.account(other.share, account.pool)
-            lent += max(0, theirs.owned(kind) - theirs.local.get(kind, 0))
+    if account.common.restricted:
+        others = [other for other in account.common.accounts if other is not account and other.lends]
+        others = [other for other in others if other.accepts is None or workload in other.accepts]
+        lent = sum(max(0, other.owned(kind) - other.local.get(kind, 0)) for other in others)
+    else:
+        lent = account.common.lendable.get(kind, 0) - (account.owned(kind) - account.local.get(kind, 0))
     limit = account.borrow_limit.get(kind)
     most = lent if limit is None else min(lent, limit)
     room = state.pool_room(account.pool)

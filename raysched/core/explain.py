@@ -8,7 +8,7 @@ from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
 from raysched.core.model import JobId
 from raysched.core.outlook import Outlook, outlook
-from raysched.core.queue import is_behind_head, options
+from raysched.core.queue import is_behind_alike, is_behind_head, options
 from raysched.core.record import AdmissionRecord, AdmissionState, QuotaRow, Reason
 from raysched.core.state import Job, State
 from raysched.core.units import format_amount
@@ -46,12 +46,14 @@ class Standing(Struct, frozen=True):
 def standing(state: State, ledger: Ledger, job: Job) -> Standing:
     """The admission state and the one reason shown in lists: of a job that is held by its node NODE_SUSPECT; of a
     queued one the first blocker in the order evidence → limit → quota → loan → reservation → nodes → policy. A job
-    behind a blocked head has no record of its own: its reason is derived here, and BEHIND_HEAD comes last."""
+    behind a blocked head, or behind one that asks for the same, has no record of its own: its reason is derived here,
+    and BEHIND_HEAD comes last."""
     record = ledger.records.get(job.job)
     if job.state != "queued":
         reason: Reason | None = "NODE_SUSPECT" if job.state == "starting" and job.held else None
         return Standing(record.admission_state if record is not None else None, reason)
-    if is_behind_head(state, ledger, job) is None:
+    behind_head = is_behind_head(state, ledger, job) is not None
+    if not behind_head and not is_behind_alike(state, job):
         waits = record is not None and record.reason is not None
         return Standing(record.admission_state, record.reason) if record and waits else Standing("QUEUED", None)
     for option in options(state, ledger, job.share, job.class_key()):
@@ -59,7 +61,7 @@ def standing(state: State, ledger: Ledger, job: Job) -> Standing:
         if verdict.reason is not None:
             return Standing(verdict.state, verdict.reason)
         break
-    return Standing("QUEUED", "BEHIND_HEAD")
+    return Standing("QUEUED", "BEHIND_HEAD" if behind_head else None)
 
 
 def explain(state: State, ledger: Ledger, job: Job, now_ms: int) -> Explanation:

@@ -4,7 +4,7 @@ without 30 s clean in between (semantics 9.2). Pure: facts and clocks in, the ne
 from msgspec import Struct
 
 from raysched.core.model import Health, Settings
-from raysched.core.state import Node
+from raysched.core.pools import Node
 from raysched.core.units import format_duration
 
 

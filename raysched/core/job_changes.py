@@ -20,6 +20,7 @@ def submitted(state: State, event: ev.JobSubmitted) -> None:
         number=state.submitted,
     )
     state.jobs[spec.job] = job
+    state.demand.add(spec)
     state.enqueue(job)
 
 
@@ -62,19 +63,23 @@ def _resized(state: State, job: Job, event: ev.BundlesChanged) -> None:
 
 
 def admitted(state: State, event: ev.Admitted) -> None:
-    job = state.jobs[event.job]
+    job_id = event.job
+    job = state.jobs[job_id]
+    ahead = job_id in state.ahead
     if job.state == "queued":
         state.dequeue(job)
         job.claimed_ms = event.at_ms
+    elif not ahead:
+        state.unhold(job_id, job.placement, job.bundles)
+    assert event.attempt == job.attempt + 1, f"job {job_id}: attempt {event.attempt} after {job.attempt}"
+    if ahead:
+        state.ahead.discard(job_id)
     else:
-        state.unhold(job.job, job.placement, job.bundles)
-    state.asked.pop(job.job, None)
-    assert event.attempt == job.attempt + 1, f"job {job.job}: attempt {event.attempt} after {job.attempt}"
-    state.hold(job.job, event.placement, job.bundles)
-    state.active.add(job.job)
-    state.held.discard(job.job)
-    state.fencing.discard(job.job)
-    state.creating[job.job] = len(event.placement)
+        state.hold(job_id, event.placement, job.bundles)
+    state.active.add(job_id)
+    state.held.discard(job_id)
+    state.fencing.discard(job_id)
+    state.creating[job_id] = len(event.placement)
     job.state, job.attempt, job.pool, job.model = "claimed", event.attempt, event.pool, event.model
     job.placement, job.gang, job.started, job.held, job.resized = event.placement, "creating", False, False, False
     job.ended = job.stop = job.started_ms = None
@@ -144,7 +149,7 @@ def _started(state: State, job: Job, event: ev.AttemptStarted) -> None:
         return
     job.state, job.started_ms = "running", event.at_ms
     if job.spec.max_runtime_ms is not None:
-        state.deadlines[job.job] = event.at_ms + job.spec.max_runtime_ms - job.spec.grace_ms
+        state.deadlines.put(job.job, event.at_ms + job.spec.max_runtime_ms - job.spec.grace_ms)
     if len(event.devices) != len(job.placement):
         return
     placement: list[PlacedBundle] = []
@@ -157,12 +162,15 @@ def _started(state: State, job: Job, event: ev.AttemptStarted) -> None:
 
 
 def _leave(state: State, job: Job) -> None:
-    state.unhold(job.job, job.placement, job.bundles)
+    if job.job in state.ahead:
+        state.ahead.discard(job.job)
+    else:
+        state.unhold(job.job, job.placement, job.bundles)
     state.active.discard(job.job)
     state.held.discard(job.job)
     state.fencing.discard(job.job)
     state.unsettled.discard(job.job)
-    state.deadlines.pop(job.job, None)
+    state.deadlines.drop(job.job)
     state.creating.pop(job.job, None)
     if job.ended is not None:
         job.exit_code, job.result = job.ended.exit_code, job.ended.result
@@ -187,6 +195,5 @@ def ended(state: State, event: ev.JobEnded) -> None:
         state.dequeue(job)
     else:
         _leave(state, job)
-    state.asked.pop(job.job, None)
     job.state, job.ended_ms = event.state, event.at_ms
     job.detail = event.detail or (job.ended.detail if job.ended is not None else "")

@@ -6,7 +6,19 @@ a copy by folding the same entries (`fold`), and charges its drafts with the sam
 from collections.abc import Sequence
 
 from raysched.core import entries as e
-from raysched.core.books import Claim, ReservationBook, Undo, describe, drop, put, remover, run_back
+from raysched.core.accounts import Ask
+from raysched.core.books import (
+    Claim,
+    ReservationBook,
+    Undo,
+    describe,
+    drop,
+    put,
+    remover,
+    run_back,
+    same_charge,
+    subject_of,
+)
 from raysched.core.model import (
     Bundle,
     GroupId,
@@ -21,7 +33,7 @@ from raysched.core.model import (
     ShareId,
     UserId,
 )
-from raysched.core.quota import Ask, QuotaTree
+from raysched.core.quota import QuotaTree
 from raysched.core.record import AdmissionRecord
 from raysched.core.units import Amounts, add_into
 
@@ -53,6 +65,12 @@ class Ledger:
         was applied. `undo` takes everything back, for a store that could not keep it."""
         failing: list[tuple[int, str]] = []
         undone: list[Undo] = []
+        before = self.version
+
+        def back() -> None:
+            run_back(undone)
+            self.version = before
+
         for index, entry in enumerate(posted):
             self.advance(entry.at_ms)
             why = self._refuses(entry)
@@ -61,14 +79,26 @@ class Ledger:
             else:
                 undone.append(self._apply(entry))
         if failing:
-            run_back(undone)
+            back()
             return failing, lambda: None
-        return [], lambda: run_back(undone)
+        return [], back
 
     def fold(self, entry: e.AnyEntry) -> None:
         """Apply an entry that was posted: it is not checked again."""
         self.advance(entry.at_ms)
         self._apply(entry)
+
+    def fold_kept(self, entry: e.AnyEntry) -> None:
+        """Apply an entry of a plan whose draft was kept: what it charges and draws is charged and drawn."""
+        self.advance(entry.at_ms)
+        if isinstance(entry, e.Claimed):
+            self.claims[entry.job] = self._claim_of(entry)
+            self.records[entry.job] = entry.record
+        elif isinstance(entry, e.Voided | e.Expired | e.Released):
+            self._released = (self.version + 1, self.claims.pop(entry.job))
+        else:
+            self._change(entry)
+        self.version += 1
 
     def advance(self, now_ms: int) -> None:
         """Move the books' clock; overrides whose window opened or closed begin or cease to count. Never goes back."""
@@ -83,7 +113,7 @@ class Ledger:
 
     def _refuses(self, entry: e.AnyEntry) -> str | None:
         if isinstance(entry, e.Edit) and entry.base is not None:
-            subject = _subject(entry)
+            subject = subject_of(entry)
             changed = self.changed.get(subject, 0)
             if changed > entry.base:
                 return f"{subject} was changed in version {changed}, after version {entry.base} that was edited"
@@ -120,7 +150,7 @@ class Ledger:
             return f"job {entry.job} already holds the claim of attempt {held.attempt}"
         if entry.continues:
             last = self._released
-            if last is None or last[0] != self.version or not _same_charge(last[1], entry):
+            if last is None or last[0] != self.version or not same_charge(last[1], entry):
                 return f"job {entry.job}: attempt {entry.attempt} does not continue a claim released in this post"
             return None
         ask = Ask(entry.share, entry.user, entry.pool, entry.workload, entry.amounts)
@@ -160,14 +190,15 @@ class Ledger:
     # ── changes, each with its inverse ────────────────────────────────────────────────────────────────────────────
 
     def _apply(self, entry: e.AnyEntry) -> Undo:
+        """Apply one entry; the way back leaves `version` to the caller."""
         undo = self._change(entry)
         self.version += 1
-        unmark = put(self.changed, _subject(entry), self.version) if isinstance(entry, e.Edit) else None
+        if not isinstance(entry, e.Edit):
+            return undo
+        unmark = put(self.changed, subject_of(entry), self.version)
 
         def back() -> None:
-            if unmark is not None:
-                unmark()
-            self.version -= 1
+            unmark()
             undo()
 
         return back
@@ -195,34 +226,40 @@ class Ledger:
             case _:
                 return self._set_book(entry)
 
-    def _claim(self, entry: e.Claimed) -> Undo:
+    def _claim_of(self, entry: e.Claimed) -> Claim:
         last = self._released[1] if entry.continues and self._released is not None else None
-        claim = Claim(
-            job=entry.job,
-            attempt=entry.attempt,
-            user=entry.user,
-            share=entry.share,
-            pool=entry.pool,
-            model=entry.model,
-            workload=entry.workload,
-            priority=entry.priority,
-            amounts=entry.amounts,
-            placement=entry.placement,
-            at_ms=entry.at_ms,
+        return Claim(
+            entry.job,
+            entry.attempt,
+            entry.user,
+            entry.share,
+            entry.pool,
+            entry.model,
+            entry.workload,
+            entry.priority,
+            entry.amounts,
+            entry.placement,
+            entry.at_ms,
             admitted_ms=entry.at_ms if last is None or last.job != entry.job else last.admitted_ms,
             reservation=entry.reservation,
             draws=entry.draws,
         )
-        self.quota.charge(claim.ask(), check=False)
+
+    def _claim(self, entry: e.Claimed) -> Undo:
+        claim, job = self._claim_of(entry), entry.job
+        ask, before = claim.ask(), self.records.get(job)
+        self.quota.charge(ask, check=False)
         self._draw(claim, 1)
-        undo_record = put(self.records, entry.job, entry.record)
-        self.claims[entry.job] = claim
+        self.records[job], self.claims[job] = entry.record, claim
 
         def undo() -> None:
-            del self.claims[entry.job]
-            undo_record()
+            del self.claims[job]
+            if before is None:
+                del self.records[job]
+            else:
+                self.records[job] = before
             self._draw(claim, -1)
-            self.quota.uncharge(claim.ask())
+            self.quota.uncharge(ask)
 
         return undo
 
@@ -359,32 +396,3 @@ class Ledger:
                 window = (book.reservation.start_ms, book.reservation.expiry_ms)
                 edges += [edge for edge in window if edge is not None and edge > now_ms]
         return min(edges, default=None)
-
-
-def _subject(entry: e.Edit) -> str:
-    """What an edit changes, as `changed` names it."""
-    match entry:
-        case e.ShareSet():
-            return f"share {entry.share.share}"
-        case e.ShareDeleted():
-            return f"share {entry.share}"
-        case e.PoolSet():
-            return f"pool {entry.pool.pool}"
-        case e.GroupSet():
-            return f"group {entry.group}"
-        case e.ReservationSet():
-            return f"reservation {entry.reservation.reservation}"
-        case e.ReservationReleased():
-            return f"reservation {entry.reservation}"
-        case _:
-            raise AssertionError(f"no subject for {type(entry).__name__}")
-
-
-def _same_charge(last: Claim, entry: e.Claimed) -> bool:
-    return (last.job, last.share, last.user, last.pool, last.amounts) == (
-        entry.job,
-        entry.share,
-        entry.user,
-        entry.pool,
-        entry.amounts,
-    )

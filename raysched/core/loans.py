@@ -5,10 +5,10 @@ without stopping anything. Which job is on which loan is derived here too, for r
 
 from msgspec import Struct
 
+from raysched.core.accounts import Account
 from raysched.core.books import Claim
 from raysched.core.ledger import Ledger
 from raysched.core.model import JobId, PoolId, ShareId
-from raysched.core.quota import Account
 from raysched.core.units import Amounts, Kind, add_into
 
 LAST_WEIGHT = 1_000  # shares without a weight lend after all that have one (1–100)
@@ -70,11 +70,7 @@ def _of_kind(ledger: Ledger, pool: PoolId, kind: Kind, accounts: list[Account]) 
 def on_loan(ledger: Ledger, account: Account, kind: Kind) -> dict[str, tuple[int, list[Claim]]]:
     """What of a share's jobs is on loan, by workload kind: (amount, jobs). Jobs fill the own quota in order of priority
     and admission; those of a kind that no lender accepts go first; a job may be partly on loan."""
-    lenders = [
-        a
-        for a in ledger.quota.commons_of(account).accounts
-        if a.lends and a.share != account.share and kind in a.nominal
-    ]
+    lenders = [a for a in account.common.accounts if a.lends and a.share != account.share and kind in a.nominal]
     claims = [c for c in ledger.claims.values() if c.share == account.share and c.pool == account.pool]
     claims = [claim for claim in claims if claim.amounts.get(kind)]
     nobody = {claim.job: not any(_accepts(lender, claim.workload) for lender in lenders) for claim in claims}

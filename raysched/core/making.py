@@ -10,7 +10,7 @@ from raysched.core.books import Claim
 from raysched.core.decisions import CreateGang, Decision, RemoveGang, StartAttempt, StopAttempt
 from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
-from raysched.core.model import Placement, PoolId, placement_nodes
+from raysched.core.model import Placement, PoolId
 from raysched.core.record import AdmissionRecord
 from raysched.core.state import Job, State
 
@@ -45,8 +45,7 @@ class Making:
         self.creating = sum(state.creating.values())
 
     def plan(self) -> Plan:
-        """The finished plan; the draft is rolled back."""
-        self.draft.rollback()
+        """The finished plan; the draft is still open."""
         return Plan(
             self.now_ms,
             self.ledger.version,
@@ -107,6 +106,7 @@ class Making:
         if job.job not in self.ledger.claims:
             return
         self.draft.release(job.job)
+        self.draft.moved.add(job.job)
         if job.ended is not None and job.ended.outcome == "never_started":
             self.entries.append(e.Voided(at_ms=self.now_ms, job=job.job, attempt=job.attempt, why=why))
         else:
@@ -120,6 +120,7 @@ class Making:
         """The next attempt of an admitted job: release(n) and claim(n+1) in one post."""
         claim, record = self.ledger.claims[job.job], self.ledger.records[job.job]
         self.draft.release(job.job)
+        self.draft.moved.add(job.job)
         self.entries.append(e.Released(at_ms=self.now_ms, job=job.job, attempt=job.attempt, why=why))
         record = structs.replace(record, attempt=job.attempt + 1)
         self.entries.append(self._claimed(claim, job.attempt + 1, placement, record))
@@ -152,6 +153,7 @@ class Making:
         assert placement is not None
         self.draft.charge(assessed.ask)
         self.draft.hold(job.job, placement, job.bundles)
+        self.draft.moved.add(job.job)
         drawing = assessed.drawing
         if drawing.reservation is not None and drawing.amounts:
             self.draft.draw(drawing.reservation, drawing.amounts)
@@ -197,5 +199,6 @@ class Making:
 def gang_of(state: State, job: Job, attempt: int, placement: Placement) -> CreateGang:
     """The order to make the group of an attempt, with the nodes' current Ray ids."""
     spec = job.spec if job.bundles is job.spec.bundles else structs.replace(job.spec, bundles=job.bundles)
-    ray_ids = {node: state.nodes[node].ray_id for node in placement_nodes(placement) if node in state.nodes}
+    nodes = state.nodes
+    ray_ids = {placed.node: nodes[placed.node].ray_id for placed in placement if placed.node in nodes}
     return CreateGang(job.job, attempt, job.user, job.share, job.priority, spec, placement, ray_ids)

@@ -54,7 +54,8 @@ class Bundle(Struct, frozen=True, gc=False, omit_defaults=True):
             total[CPU] = self.cpu_milli
         if self.memory_bytes:
             total[MEMORY] = self.memory_bytes
-        total.update({kind: amount for kind, amount in self.attach.items() if amount})
+        if self.attach:
+            total.update({kind: amount for kind, amount in self.attach.items() if amount})
         return total
 
     @property

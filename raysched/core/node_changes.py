@@ -2,8 +2,9 @@
 
 from raysched.core import events as ev
 from raysched.core.model import NodeId
+from raysched.core.pools import Fact, Node
 from raysched.core.room import Room
-from raysched.core.state import Fact, Node, State
+from raysched.core.state import State
 
 REPORT_INTERVAL_MS = 5_000  # agents report at least this often: all silent within one interval is our own fault
 

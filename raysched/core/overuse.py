@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from raysched.core.accounts import Account, uncovered
 from raysched.core.books import Claim
 from raysched.core.ledger import Ledger
 from raysched.core.loans import on_loan
 from raysched.core.model import JobId, PoolId
-from raysched.core.quota import Account, uncovered
 from raysched.core.units import Kind
 
 
@@ -42,7 +42,7 @@ def _over(ledger: Ledger, account: Account, kind: Kind) -> int:
     borrowed = account.borrowed(kind)
     if not borrowed or not account.borrows:
         return borrowed
-    unlent = min(borrowed, uncovered(ledger.quota.commons_of(account).accounts, kind))
+    unlent = min(borrowed, uncovered(account.common.accounts, kind))
     limit = account.borrow_limit.get(kind)
     if limit is None:
         return unlent

@@ -1,16 +1,17 @@
 """The order in which pending jobs are looked at, and who holds whom back (semantics 5.1 to 5.3).
 
-A queue is one (share, pool, model). A share's pending jobs are kept by class (same choice of pools and models), so a
-blocked head closes whole classes at once and jobs behind it are never looked at."""
+A queue is one (share, pool, model). A share's pending jobs stand with those that are alike (lines.py), so a blocked
+head closes whole groups at once and jobs behind it are never looked at."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from raysched.core.admission import Option
 from raysched.core.ledger import Ledger
-from raysched.core.model import JobSpec, PoolId, PriorityRule, QueuePolicy, Share, ShareId
+from raysched.core.lines import Alike, ClassKey, OrderKey
+from raysched.core.model import JobId, JobSpec, PoolId, PriorityRule, QueuePolicy, Share, ShareId, UserId
 from raysched.core.record import Reason
-from raysched.core.state import ClassKey, Job, OrderKey, State
+from raysched.core.state import Job, State
 
 # 5.3: whoever is held by one of these holds nobody back
 HELD_ALONE: frozenset[Reason] = frozenset({"USER_LIMIT", "GROUP_LIMIT", "RESERVATION_HOLD", "OVERRIDE_BLOCKED"})
@@ -73,56 +74,91 @@ def lending_pools(ledger: Ledger, share: Share, workload: str) -> list[PoolId]:
 
 
 class Walk:
-    """One pass over a share's pending jobs in queue order. The planner says what became of each."""
+    """One pass over a share's pending jobs in queue order. The planner says what became of each: `passed`, `refused` or
+    `closed`; of a line that was refused, and of a group that was closed, no further job is looked at. `taken` says of
+    how many jobs a line has been relieved already by this plan, which still stand in it."""
 
-    def __init__(self, state: State, ledger: Ledger, share: ShareId) -> None:
-        self.state, self.share = state, ledger.shares[share]
-        self.policy: QueuePolicy = self.share.queue
-        self._options: dict[ClassKey, list[Option]] = {}
-        self._heap: list[tuple[OrderKey, ClassKey, int]] = []
+    def __init__(
+        self,
+        groups: Iterable[Alike],
+        policy: QueuePolicy,
+        choices: dict[ClassKey, list[Option]],
+        taken: dict[tuple[Alike, UserId], int],
+    ) -> None:
+        self._policy, self._choices, self._taken = policy, choices, taken
         self._floor: dict[Option, int] = {}
-        for key, keys in state.pending.get(share, {}).items():
-            self._options[key] = options(state, ledger, share, key)
-            heappush(self._heap, (keys[0], _comparable(key), 0))
-        self._keys = {_comparable(key): (key, keys) for key, keys in state.pending.get(share, {}).items()}
+        self._closed: set[Alike] = set()
+        self._heap: list[tuple[OrderKey, Alike, UserId, int, int]] = []
+        for group in groups:
+            self._come_up(group, 0)
+        self._at: tuple[OrderKey, Alike, UserId, int, int] | None = None
 
-    def __iter__(self) -> Iterator[tuple[Job, list[Option]]]:
-        """(job, options still open to it), in order; jobs behind a blocked head in all their queues are left out."""
+    def _come_up(self, group: Alike, at: int) -> None:
+        """Let head number `at` of a group into the walk: one after the other, as those before them are looked at."""
+        for number in range(at, len(group.heads)):
+            order, user = group.heads[number]
+            taken = self._taken.get((group, user), 0) if self._taken else 0
+            if not taken:
+                heappush(self._heap, (order, group, user, 0, number))
+                return
+            line = group.lines[user]
+            if taken < len(line):
+                heappush(self._heap, (line[taken], group, user, taken, -1))
+
+    def next(self) -> tuple[JobId, Alike, UserId, list[Option]] | None:
+        """The next job, and the options that are open to it; jobs behind a blocked head in all their queues are left
+        out. None when all have been looked at."""
         while self._heap:
-            order, comparable, index = heappop(self._heap)
-            key, keys = self._keys[comparable]
-            open_options = [o for o in self._options[key] if self._open(o, order[0])]
-            if not open_options:
-                if self._closed_for_good(key):
-                    continue
-            else:
-                yield self.state.jobs[order[-1]], open_options
-            if index + 1 < len(keys):
-                heappush(self._heap, (keys[index + 1], comparable, index + 1))
+            self._at = order, group, user, _, at = heappop(self._heap)
+            if group in self._closed:
+                continue
+            if at >= 0:
+                self._come_up(group, at + 1)
+            choice = self._choices[group.choice]
+            found = [o for o in choice if self._is_open(o, order[0])] if self._floor else choice
+            if found:
+                return order[-1], group, user, found
+            # Later jobs of the group have the same or a lower priority: what is closed now stays closed.
+            self._closed.add(group)
+        return None
 
-    def blocked(self, job: Job, reason: Reason | None) -> None:
+    def passed(self, starts: bool) -> None:
+        """The job starts, or is not to be looked at now: the next one of its line may."""
+        assert self._at is not None
+        _, group, user, index, _ = self._at
+        if starts and self._taken.get((group, user), 0) == index:
+            self._taken[group, user] = index + 1
+        line = group.lines[user]
+        if index + 1 < len(line):
+            heappush(self._heap, (line[index + 1], group, user, index + 1, -1))
+
+    def refused(self, reason: Reason | None) -> None:
         """The job did not get in: close the queues it heads, as the policy says."""
-        if reason in HELD_ALONE or self.policy == "any_fit":
+        assert self._at is not None
+        order, group, _, _, _ = self._at
+        if reason in HELD_ALONE or self._policy == "any_fit":
             return
-        for option in self._options[job.class_key()]:
-            if self.policy == "fifo_within_priority":
-                self._floor[option] = min(self._floor.get(option, job.priority), job.priority)
+        for option in self._choices[group.choice]:
+            if self._policy == "fifo_within_priority":
+                self._floor[option] = min(self._floor.get(option, order[0]), order[0])
             else:
                 self._floor[option] = -1
 
-    def _open(self, option: Option, priority: int) -> bool:
+    def closed(self) -> None:
+        """All that are alike would be refused the same."""
+        assert self._at is not None
+        self._closed.add(self._at[1])
+
+    def _is_open(self, option: Option, priority: int) -> bool:
         floor = self._floor.get(option)
         return floor is None or priority <= floor
 
-    def _closed_for_good(self, key: ClassKey) -> bool:
-        """Later jobs of the class have the same or a lower priority: what is closed now stays closed."""
-        return all(option in self._floor for option in self._options[key])
 
-
-def _comparable(key: ClassKey) -> ClassKey:
-    """A class key without None, so that ties in the heap have an order."""
-    pool, model, uses_gpu, cross_pool, workload = key
-    return (pool or PoolId(""), model or "", uses_gpu, cross_pool, workload)
+def is_behind_alike(state: State, job: Job) -> bool:
+    """Whether an earlier job of the share waits that asks for the same thing: then this one was not looked at by
+    itself, and what the newest record of it says may be out of date."""
+    group = state.pending.where.get(job.job)
+    return group is not None and group.first() < job.order()
 
 
 def is_behind_head(state: State, ledger: Ledger, job: Job) -> Job | None:
@@ -140,11 +176,15 @@ def is_behind_head(state: State, ledger: Ledger, job: Job) -> Job | None:
 
 
 def _head(state: State, ledger: Ledger, job: Job, option: Option, policy: QueuePolicy) -> Job | None:
-    for key, keys in state.pending.get(job.share, {}).items():
-        if option not in options(state, ledger, job.share, key):
+    mine, known = job.order(), dict[ClassKey, bool]()
+    for group in state.pending.shares.get(job.share, {}).values():
+        if group.choice not in known:
+            known[group.choice] = option in options(state, ledger, job.share, group.choice)
+        if not known[group.choice]:
             continue
-        for order in keys:
-            if order >= job.order() or (policy == "fifo_within_priority" and order[0] >= job.priority):
+        # Lines that sleep are held by a limit of their own, and hold nobody.
+        for order, _ in group.heads:
+            if order >= mine or (policy == "fifo_within_priority" and order[0] >= job.priority):
                 break
             record = ledger.records.get(order[-1])
             if record is not None and record.reason is not None and record.reason not in HELD_ALONE:

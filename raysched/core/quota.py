@@ -7,63 +7,11 @@ of this recursion is Kueue's; the rules are semantics 2 to 4.) All sums are kept
 
 from collections.abc import Iterable
 
-from msgspec import Struct, field
-
+from raysched.core.accounts import Account, Ask, Commons, borrow_limit, uncovered
 from raysched.core.limits import LimitBook
-from raysched.core.model import CohortId, Override, PoolId, Share, ShareId, UserId
+from raysched.core.model import CohortId, Override, PoolId, Share, ShareId
 from raysched.core.record import QuotaRow, Reason
 from raysched.core.units import GPU, MODEL_PREFIX, Amounts, Kind, add_into
-
-
-class Ask(Struct, frozen=True, gc=False):
-    """A request to charge `amounts` to a share and a user in one pool, for work of one workload kind."""
-
-    share: ShareId
-    user: UserId
-    pool: PoolId
-    workload: str
-    amounts: Amounts
-
-
-class Account(Struct):
-    """One share in one pool. `nominal` counts only governed kinds and is without overrides; `local` is the part that
-    is never lent, overrides included; `borrow_limit` None in a kind = as much as the lenders have."""
-
-    share: ShareId
-    pool: PoolId
-    nominal: Amounts
-    local: Amounts
-    borrows: bool
-    lends: bool
-    borrow_limit: Amounts
-    accepts: frozenset[str] | None
-    override: Amounts = field(default_factory=dict)
-    unauthorised: Amounts = field(default_factory=dict)
-    used: Amounts = field(default_factory=dict)
-    used_by_workload: dict[str, Amounts] = field(default_factory=dict)
-
-    def owned(self, kind: Kind) -> int:
-        """Nominal plus what active overrides add."""
-        return self.nominal.get(kind, 0) + self.override.get(kind, 0)
-
-    def borrowed(self, kind: Kind) -> int:
-        """max(0, charged − owned): the share's loan in this pool and kind (semantics 4.3)."""
-        return max(0, self.used.get(kind, 0) - self.owned(kind))
-
-    def idle_lendable(self, kind: Kind) -> int:
-        """What others could use of this share now."""
-        local, owned = self.local.get(kind, 0), self.owned(kind)
-        return max(0, owned - local - max(0, self.used.get(kind, 0) - local))
-
-
-class Commons(Struct):
-    """A cohort in one pool: what its shares lend in all (`lendable`), and what is used of it (`taken`: every share's
-    use beyond its local part)."""
-
-    lendable: Amounts = field(default_factory=dict)
-    taken: Amounts = field(default_factory=dict)
-    accounts: list[Account] = field(default_factory=list)
-    restricted: bool = False
 
 
 class QuotaTree:
@@ -71,12 +19,16 @@ class QuotaTree:
 
     def __init__(self) -> None:
         self.shares: dict[ShareId, Share] = {}
-        self.accounts: dict[tuple[ShareId, PoolId], Account] = {}
-        self.commons: dict[tuple[CohortId, PoolId], Commons] = {}
+        self._accounts: dict[tuple[ShareId, PoolId], Account] = {}
+        self._commons: dict[tuple[CohortId, PoolId], Commons] = {}
+        self._stale = False
+        self._of_share: dict[ShareId, list[Account]] = {}
+        self._weighed: dict[ShareId, list[tuple[Kind, int, list[Amounts]]]] = {}
         self.limits = LimitBook()
         self._overrides: tuple[Override, ...] = ()
         self._pools: tuple[PoolId, ...] = ()
         self._nominal: dict[PoolId, Amounts] = {}
+        self._kinds: dict[tuple[CohortId, PoolId], tuple[Kind, ...]] = {}
 
     # ── structure ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -84,41 +36,71 @@ class QuotaTree:
         """Replace every share and pool; what is charged stays charged."""
         self.shares, self._pools = dict(shares), tuple(pools)
         self.limits.set_shares(self.shares)
-        self._rebuild()
+        self._stale = True
 
     def set_overrides(self, overrides: Iterable[Override]) -> None:
         """Replace the overrides whose window is open now."""
         self._overrides = tuple(overrides)
         self.limits.set_overrides(self._overrides)
-        self._rebuild()
+        self._stale = True
+
+    @property
+    def accounts(self) -> dict[tuple[ShareId, PoolId], Account]:
+        """Every share in every pool."""
+        if self._stale:
+            self._rebuild()
+        return self._accounts
+
+    @property
+    def commons(self) -> dict[tuple[CohortId, PoolId], Commons]:
+        """Every cohort in every pool."""
+        if self._stale:
+            self._rebuild()
+        return self._commons
 
     def account(self, share: ShareId, pool: PoolId) -> Account:
         """The account of a share in a pool; an unknown pair has an empty one. KeyError for an unknown share."""
-        found = self.accounts.get((share, pool))
+        if self._stale:
+            self._rebuild()
+        found = self._accounts.get((share, pool))
         if found is None:
-            found = self.accounts[share, pool] = self._open(self.shares[share], pool)
-            self._common(found).accounts.append(found)
+            found = self._accounts[share, pool] = self._open(self.shares[share], pool)
+            self._enter(found)
+            if found.common.restricted:
+                found.by_workload = {}
         return found
 
+    def _enter(self, account: Account) -> None:
+        account.common.accounts.append(account)
+        self._of_share.setdefault(account.share, []).append(account)
+        self._weighed.pop(account.share, None)
+
     def _rebuild(self) -> None:
-        old, self.accounts, self.commons, self._nominal = self.accounts, {}, {}, {}
+        """Set up all accounts anew, at the first question after a change: of many changes at once only one is worth
+        it. What is charged stays charged."""
+        self._stale = False
+        old, self._accounts, self._commons, self._nominal = self._accounts, {}, {}, {}
+        self._of_share, self._weighed, self._kinds = {}, {}, self._governed_kinds()
         keys = dict.fromkeys((s, p) for s in sorted(self.shares) for p in self._pools)
         for share_id, pool in {**keys, **dict.fromkeys(key for key in old if key[0] in self.shares)}:
             account = self._open(self.shares[share_id], pool)
             before = old.get((share_id, pool))
             if before is not None:
-                account.used, account.used_by_workload = before.used, before.used_by_workload
-            self.accounts[share_id, pool] = account
-        for account in self.accounts.values():
-            common = self._common(account)
-            common.accounts.append(account)
+                account.used = before.used
+            self._accounts[share_id, pool] = account
+        for account in self._accounts.values():
+            common = account.common
+            self._enter(account)
             add_into(self._nominal.setdefault(account.pool, {}), account.nominal)
             common.restricted = common.restricted or (account.lends and account.accepts is not None)
-            for kind in self.governed(account):
+            for kind in account.nominal:
                 gives = account.owned(kind) - account.local.get(kind, 0)
                 takes = max(0, account.used.get(kind, 0) - account.local.get(kind, 0))
                 add_into(common.lendable, {kind: gives})
                 add_into(common.taken, {kind: takes})
+        for account in self._accounts.values():
+            if account.common.restricted:
+                account.by_workload = account.used_by_workload()
 
     def _open(self, share: Share, pool: PoolId) -> Account:
         nominal = self._governed_nominal(share, pool)
@@ -135,8 +117,10 @@ class QuotaTree:
             local=local,
             borrows=sharing.borrows,
             lends=sharing.lends,
-            borrow_limit=_borrow_limit(share) if sharing.borrows else {},
+            borrow_limit=borrow_limit(share) if sharing.borrows else {},
             accepts=None if sharing.lend_workloads is None else frozenset(sharing.lend_workloads),
+            common=self._commons.setdefault((share.cohort, pool), Commons()),
+            people=self.limits.people(share.share, pool),
         )
         for override in self._overrides:
             if override.user is None and override.share == share.share and override.pool in (None, pool):
@@ -152,28 +136,53 @@ class QuotaTree:
             models = [kind for kind in nominal if kind.startswith(MODEL_PREFIX)]
             nominal.setdefault(GPU, sum(nominal[kind] for kind in models))
             return nominal
-        kinds = {GPU}
-        for other in self.shares.values():
-            if other.cohort == share.cohort:
-                kinds.update(other.nominal.get(pool, ()))
-        return dict.fromkeys(sorted(kinds), 0)
+        return dict.fromkeys(self._kinds.get((share.cohort, pool), (GPU,)), 0)
 
-    def _common(self, account: Account) -> Commons:
-        return self.commons.setdefault((self.shares[account.share].cohort, account.pool), Commons())
+    def _governed_kinds(self) -> dict[tuple[CohortId, PoolId], tuple[Kind, ...]]:
+        """What some share of a cohort owns in a pool; the others may borrow it there, and own none."""
+        found: dict[tuple[CohortId, PoolId], set[Kind]] = {}
+        for share in self.shares.values():
+            for pool, nominal in share.nominal.items():
+                found.setdefault((share.cohort, pool), {GPU}).update(nominal)
+        return {key: tuple(sorted(kinds)) for key, kinds in found.items()}
 
     def nominal_in_pool(self, pool: PoolId) -> Amounts:
         """The sum of all shares' nominal quota in one pool."""
+        if self._stale:
+            self._rebuild()
         return self._nominal.get(pool, {})
 
-    def commons_of(self, account: Account) -> Commons:
-        """The cohort of an account, in its pool."""
-        return self._common(account)
+    def dominant(self, share: ShareId, parts: int) -> int:
+        """used / nominal of the share over all pools in the kind where it is largest, in `parts`; a kind that it owns
+        nowhere counts as one unit."""
+        if self._stale:
+            self._rebuild()
+        kinds = self._weighed.get(share)
+        if kinds is None:
+            kinds = self._weighed[share] = self._weigh(share)
+        most = 0
+        for kind, owned, uses in kinds:
+            amount = 0
+            for used in uses:
+                amount += used.get(kind, 0)
+            if amount * parts > most * owned:
+                most = amount * parts // owned
+        return most
+
+    def _weigh(self, share: ShareId) -> list[tuple[Kind, int, list[Amounts]]]:
+        """Of each kind that some account of the share governs: what it owns, at least one, and where it is used."""
+        accounts = self._of_share.get(share, [])
+        kinds = sorted({kind for account in accounts for kind in account.nominal})
+        return [
+            (
+                kind,
+                sum(account.nominal.get(kind, 0) for account in accounts) or 1,
+                [account.used for account in accounts if kind in account.nominal],
+            )
+            for kind in kinds
+        ]
 
     # ── the recursion ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    def governed(self, account: Account) -> Iterable[Kind]:
-        """The kinds whose use the account bounds."""
-        return account.nominal
 
     def available(self, share: ShareId, pool: PoolId, kind: Kind) -> int:
         """What `share` could still be charged in `kind`: own local quota first, then what the cohort has left, up to
@@ -182,26 +191,25 @@ class QuotaTree:
         return self._available(self.account(share, pool), kind)
 
     def _available(self, account: Account, kind: Kind) -> int:
-        local, used = account.local.get(kind, 0), account.used.get(kind, 0)
-        common = self._common(account)
+        local, used, common = account.local.get(kind, 0), account.used.get(kind, 0), account.common
         from_cohort = common.lendable.get(kind, 0) - common.taken.get(kind, 0)
         most = self._borrow_room(account, kind)
         if most is not None:
-            given = account.owned(kind) - local
-            from_cohort = min(from_cohort, given - max(0, used - local) + most)
-        return max(0, local - used) + from_cohort
+            given = account.nominal.get(kind, 0) + account.override.get(kind, 0) - local
+            from_cohort = min(from_cohort, given - (used - local if used > local else 0) + most)
+        return (local - used if local > used else 0) + from_cohort
 
     def _borrow_room(self, account: Account, kind: Kind) -> int | None:
         """How much the share may borrow here at most, what it borrows in other pools taken off; None = no bound."""
         if not account.borrows:
             return 0
         limit = account.borrow_limit.get(kind)
-        if limit is None:
-            return None
+        if limit is None or len(self._pools) == 1:
+            return limit
         elsewhere = sum(
             other.borrowed(kind)
             for pool in self._pools
-            if pool != account.pool and (other := self.accounts.get((account.share, pool))) is not None
+            if pool != account.pool and (other := self._accounts.get((account.share, pool))) is not None
         )
         return max(0, limit - elsewhere)
 
@@ -217,18 +225,18 @@ class QuotaTree:
     def _share_row(self, account: Account, ask: Ask, kind: Kind, amount: int) -> QuotaRow:
         used, override = account.used.get(kind, 0), account.override.get(kind, 0)
         available = self._available(account, kind)
-        if self._common(account).restricted and amount <= available:
+        if account.common.restricted and amount <= available:
             available = self._coverable(account, ask.workload, kind, amount, available)
         reason = self._share_reason(account, kind, used + amount)
         return QuotaRow(
-            scope=f"share {account.share}",
-            kind=kind,
-            limit=used + available - override,
-            used=used,
-            request=amount,
-            reason=reason,
-            override=override,
-            unauthorised=account.unauthorised.get(kind, 0),
+            f"share {account.share}",
+            kind,
+            used + available - override,
+            used,
+            amount,
+            reason,
+            override,
+            account.unauthorised.get(kind, 0),
         )
 
     def _share_reason(self, account: Account, kind: Kind, wanted: int) -> Reason:
@@ -248,7 +256,7 @@ class QuotaTree:
         if found is not None:
             return found
         account = self.account(ask.share, ask.pool)
-        nominal, restricted = account.nominal, self._common(account).restricted
+        nominal, restricted = account.nominal, account.common.restricted
         for kind, amount in ask.amounts.items():
             if kind not in nominal:
                 continue
@@ -264,11 +272,11 @@ class QuotaTree:
     def fits_own(self, ask: Ask) -> bool:
         """Whether `ask` stays within the share's own quota in every governed kind."""
         account = self.account(ask.share, ask.pool)
-        return all(
-            account.used.get(kind, 0) + amount <= account.owned(kind)
-            for kind, amount in ask.amounts.items()
-            if kind in account.nominal
-        )
+        used, asked, override = account.used, ask.amounts, account.override
+        for kind, nominal in account.nominal.items():
+            if kind in asked and used.get(kind, 0) + asked[kind] > nominal + override.get(kind, 0):
+                return False
+        return True
 
     def charge(self, ask: Ask, *, check: bool = True) -> tuple[QuotaRow, ...]:
         """Check and charge in one step; returns the rows that block, and then nothing was charged.
@@ -287,23 +295,25 @@ class QuotaTree:
 
     def _add(self, ask: Ask, sign: int) -> None:
         account = self.account(ask.share, ask.pool)
-        common = self._common(account)
-        add_into(account.used_by_workload.setdefault(ask.workload, {}), ask.amounts, sign)
-        for kind, amount in ask.amounts.items():
-            before = account.used.get(kind, 0)
-            after = before + sign * amount
+        used, nominal = account.used, account.nominal
+        for kind, asked in ask.amounts.items():
+            before = used.get(kind, 0)
+            after = used[kind] = before + sign * asked
             assert after >= 0, f"share {account.share} would be charged {after} {kind} in {account.pool}"
-            account.used[kind] = after
-            if kind in account.nominal:
-                local = account.local.get(kind, 0)
-                add_into(common.taken, {kind: max(0, after - local) - max(0, before - local)})
-        self.limits.add(ask.share, ask.user, ask.pool, ask.amounts, sign)
+            if kind in nominal:
+                own = account.local.get(kind, 0)
+                beyond = (after - own if after > own else 0) - (before - own if before > own else 0)
+                if beyond:
+                    add_into(account.common.taken, {kind: beyond})
+        if account.by_workload is not None:
+            add_into(account.by_workload.setdefault(ask.workload, {}), ask.amounts, sign)
+        self.limits.add(account.people, ask.user, ask.workload, ask.amounts, sign)
 
     # ── lenders that accept only some workload kinds ──────────────────────────────────────────────────────────────
 
     def _coverable(self, account: Account, workload: str, kind: Kind, amount: int, available: int) -> int:
         """The part of `available` that lenders who accept `workload` can cover; only exact below `amount`."""
-        common = self._common(account)
+        common = account.common
         if self._covers(common, kind, account, workload, amount):
             return available
         low, high = 0, amount
@@ -327,40 +337,5 @@ class QuotaTree:
 
     def _bump(self, account: Account, workload: str, kind: Kind, more: int) -> None:
         add_into(account.used, {kind: more})
-        add_into(account.used_by_workload.setdefault(workload, {}), {kind: more})
-
-
-def uncovered(accounts: Iterable[Account], kind: Kind) -> int:
-    """How much of what shares use beyond what they own finds no idle quota of a lender that accepts its work.
-
-    Hall's condition with its deficit: loans are covered when for every set W of workload kinds, borrowed(W) ≤ idle of
-    lenders accepting any of W (semantics 4.3). borrowed(W) of one share is what its W-jobs need beyond all it owns."""
-    governed = [account for account in accounts if kind in account.nominal]
-    kinds = sorted({w for account in governed for w, used in account.used_by_workload.items() if used.get(kind)})
-    worst = 0
-    for bits in range(1, 1 << len(kinds)):
-        wanted = {w for i, w in enumerate(kinds) if bits >> i & 1}
-        borrowed = sum(
-            max(0, sum(a.used_by_workload[w].get(kind, 0) for w in wanted if w in a.used_by_workload) - a.owned(kind))
-            for a in governed
-        )
-        if borrowed <= worst:
-            continue
-        idle = sum(a.idle_lendable(kind) for a in governed if a.lends and (a.accepts is None or a.accepts & wanted))
-        worst = max(worst, borrowed - idle)
-    return worst
-
-
-def _borrow_limit(share: Share) -> Amounts:
-    """The bound per kind; an absent kind has none."""
-    limit = share.sharing.borrow_limit
-    if limit.amounts is not None:
-        return dict(limit.amounts)
-    if limit.percent is None:
-        return {}
-    owned: Amounts = {GPU: 0}
-    for nominal in share.nominal.values():
-        models = sum(amount for kind, amount in nominal.items() if kind.startswith(MODEL_PREFIX))
-        for kind, amount in {GPU: models, **nominal}.items():
-            owned[kind] = owned.get(kind, 0) + amount
-    return {kind: amount * limit.percent // 100 for kind, amount in owned.items()}
+        assert account.by_workload is not None
+        add_into(account.by_workload.setdefault(workload, {}), {kind: more})

@@ -15,11 +15,12 @@ from raysched.core.admission import Assessment, assess
 from raysched.core.books import Claim, ReservationBook
 from raysched.core.ledger import Ledger
 from raysched.core.model import ACTIVE, JobId, LimitRule, Limits, Override, PoolId, ShareId, UserId
+from raysched.core.pools import Node
 from raysched.core.queue import is_behind_head, options
 from raysched.core.record import QuotaRow
 from raysched.core.reservation import owns
 from raysched.core.resize import Resize, resize
-from raysched.core.state import Job, Node, State
+from raysched.core.state import Job, State
 from raysched.core.steps import Step
 from raysched.core.trying import Trials, Try, Undo
 from raysched.core.units import GPU, MILLI, Amounts

@@ -29,6 +29,10 @@ class Drawing(Struct, frozen=True):
     amounts: Amounts
 
 
+NOTHING_KEPT = Kept({}, {}, ())
+NOTHING_DRAWN = Drawing(None, "none", {})
+
+
 def owns(book: ReservationBook, spec: JobSpec, share: ShareId) -> bool:
     """Whether a job of this owner may draw on the reservation."""
     kept = book.reservation
@@ -40,6 +44,8 @@ def kept(ledger: Ledger, spec: JobSpec, share: ShareId, pool: PoolId, now_ms: in
 
     A coming reservation counts when the job could still run at its start: a job without `max_runtime` is endless,
     within the horizon."""
+    if not ledger.reservations:
+        return NOTHING_KEPT
     found = Kept({}, {}, ())
     bundles: list[Bundle] = []
     for book in _in_pool(ledger, pool):
@@ -66,10 +72,12 @@ def drawing(ledger: Ledger, spec: JobSpec, share: ShareId, pool: PoolId, ask: Am
         state = book.state(now_ms)
         usable = state == "active" and book.reservation.pool == pool and owns(book, spec, share)
         return Drawing(spec.reservation, state, part(book, ask) if usable else {})
+    if not ledger.reservations:
+        return NOTHING_DRAWN
     mine = [b for b in _in_pool(ledger, pool) if b.state(now_ms) == "active" and owns(b, spec, share)]
     mine = [book for book in mine if any(book.unused(kind) for kind in ask)]
     if not mine:
-        return Drawing(None, "none", {})
+        return NOTHING_DRAWN
     endless = 1 << 62
     book = min(mine, key=lambda b: (b.reservation.expiry_ms or endless, b.reservation.reservation))
     return Drawing(book.reservation.reservation, "active", part(book, ask))

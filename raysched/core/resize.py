@@ -7,13 +7,13 @@ from msgspec import Struct, structs
 
 from raysched.core import entries as e
 from raysched.core import events as ev
+from raysched.core.accounts import Ask
 from raysched.core.books import describe
 from raysched.core.diagnosis import diagnose
 from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
 from raysched.core.model import Bundle, PoolId, UserId, gang_amounts, placement_nodes
 from raysched.core.placement import Ground, Placed, Unplaced, place
-from raysched.core.quota import Ask
 from raysched.core.state import Job, State
 
 

@@ -53,6 +53,12 @@ class Room(Struct):
                 count = min(count, self.attach.get(kind, 0) // amount)
         return max(0, count)
 
+    def parts(self) -> tuple[tuple[int, int], ...]:
+        """Of each partly used device, what is left and how many GPUs are wholly free beside it."""
+        if self.gpu_milli == self.whole * MILLI:
+            return ()
+        return tuple(sorted({(left, self.whole) for left in self.devices if 0 < left < MILLI}))
+
     def pick(self, bundle: Bundle, count: int) -> tuple[int, ...]:
         """The devices Ray will choose for `count` whole-GPU bundles, or for one fraction: whole from the lowest free
         index up, a fraction on the fullest device that fits. The caller has checked that they fit."""
@@ -72,14 +78,26 @@ class Room(Struct):
             self._make_way()
         self._rest(bundle, -placed.count)
 
-    def give(self, job: JobId, placed: PlacedBundle, bundle: Bundle) -> None:
-        """Give one entry of `job` back, whatever its devices turned out to be."""
+    def give(self, job: JobId, placed: PlacedBundle, bundle: Bundle) -> "tuple[int, Hold] | None":
+        """Give one entry of `job` back, whatever its devices turned out to be. Returns what it held and where in
+        `holds` that stood, for `undo_give`."""
+        gave: tuple[int, Hold] | None = None
         if placed.devices:
             hold = self._hold_of(job, placed, reported_too=True)
             assert hold is not None, f"job {job} holds no {len(placed.devices)} devices here"
-            self.holds.remove(hold)
+            gave = (self.holds.index(hold), hold)
+            del self.holds[gave[0]]
             self._devices(hold.devices, hold.milli)
         self._rest(bundle, placed.count)
+        return gave
+
+    def undo_give(self, gave: "tuple[int, Hold] | None", placed: PlacedBundle, bundle: Bundle) -> None:
+        """Take back what `give` gave, as it was."""
+        if gave is not None:
+            at, hold = gave
+            self.holds.insert(at, hold)
+            self._devices(hold.devices, -hold.milli)
+        self._rest(bundle, -placed.count)
 
     def correct(self, job: JobId, predicted: PlacedBundle, true: tuple[int, ...]) -> None:
         """Replace predicted device ids by the true ones. Jobs whose own ids are only predicted make way."""

@@ -12,11 +12,12 @@ def settle(making: Making) -> None:
         job = state.jobs[job_id]
         if job_id in state.active and not job.held:
             _settle(making, job)
-    for job_id, due in sorted(state.deadlines.items()):
+    for due, job_id in state.deadlines:
         job = state.jobs[job_id]
         if due > making.now_ms:
             making.wake(due)
-        elif job.state == "running" and job.ended is None and job.stop is None:
+            break
+        if job.state == "running" and job.ended is None and job.stop is None:
             making.stop(job, "max_runtime", job.spec.grace_ms)
 
 

@@ -11,7 +11,8 @@ from raysched.core.making import Making
 from raysched.core.model import NodeId, Placement, placement_nodes
 from raysched.core.node_changes import all_silent
 from raysched.core.placement import Ground, fit_rest
-from raysched.core.state import Job, Node
+from raysched.core.pools import Node
+from raysched.core.state import Job
 
 BREAKER_WINDOW_MS = 300_000  # nodes that went bad within it count together
 BREAKER_LEAST = 3  # one or two nodes at once are bad luck, not a common cause

@@ -2,20 +2,19 @@
 
 `transitions.apply` is the only mutator. Indexes here are derived: `check.check` rebuilds and compares them."""
 
-from bisect import bisect_left, insort
-from typing import Final
+from msgspec import Struct
 
-from msgspec import Struct, field
-
+from raysched.core.agenda import Agenda
+from raysched.core.demand import Demand
 from raysched.core.events import AlertRaised, AttemptEnded, StopOrdered
+from raysched.core.fill import Fill
+from raysched.core.lines import ClassKey, OrderKey, Queues, class_key
 from raysched.core.model import (
     Bundle,
-    Health,
     JobId,
     JobSpec,
     JobState,
     NodeId,
-    NodeSpec,
     PlacedBundle,
     Placement,
     PoolId,
@@ -23,80 +22,9 @@ from raysched.core.model import (
     UserId,
     gang_amounts,
 )
-from raysched.core.room import Room
+from raysched.core.pools import DOWN, TOPOLOGY_LABELS, Node, PoolRoom, spec_key
+from raysched.core.room import Hold, Room
 from raysched.core.units import Amounts, add_into
-
-DOWN: Final = frozenset({"failed", "validating", "quarantined"})
-TOPOLOGY_LABELS: Final = ("nvlink_domain", "rack")  # narrowest first
-ClassKey = tuple[PoolId | None, str | None, bool, bool, str]
-OrderKey = tuple[int, int, int, int, JobId]
-
-
-class Fact(Struct):
-    """A latch that is closed: since when, and what was seen."""
-
-    since_ms: int
-    detail: str
-
-
-class Node(Struct):
-    """One host identity. `present`: Ray lists it alive; `reported`: its agent has ever spoken. `first_bad_ms` is when
-    it first became abnormal without `healthy_after` clean in between (semantics 9.2)."""
-
-    node: NodeId
-    ray_id: str
-    spec: NodeSpec
-    pool: PoolId
-    labels: dict[str, str]
-    room: Room
-    health: Health = "unknown"
-    why: str = "never reported"
-    cordoned: str | None = None
-    present: bool = True
-    reported: bool = False
-    measured: bool = False
-    boot_id: str | None = None
-    silent_ms: int | None = None
-    stale: bool = False
-    disputed: str | None = None
-    fatal: dict[str, Fact] = field(default_factory=dict)
-    degraded: dict[str, Fact] = field(default_factory=dict)
-    first_bad_ms: int | None = None
-    clean_ms: int | None = None
-    suspect_ms: int | None = None
-    suspect_signal: str = ""
-    failed_ms: int | None = None
-    swapped: bool = False
-    reset_seen: bool = False
-    jobs: set[JobId] = field(default_factory=set)
-
-    @property
-    def usable(self) -> bool:
-        """Whether new work may be placed here and its room counts as capacity (pools are looked at by the caller)."""
-        return (
-            self.health == "healthy"
-            and self.present
-            and self.cordoned is None
-            and not self.bad
-            and not self.stale
-            and self.disputed is None
-        )
-
-    @property
-    def bad(self) -> bool:
-        """Whether anything is abnormal now."""
-        return bool(self.fatal) or self.silent_ms is not None
-
-    @property
-    def dubious(self) -> str | None:
-        """Why the node's room is not evidence, when nothing else is wrong with it: DISPUTED, STALE or UNKNOWN."""
-        if self.fatal or self.cordoned is not None or self.health in DOWN:
-            return None
-        if not self.reported:
-            return "UNKNOWN"
-        if self.disputed is not None:
-            return "DISPUTED"
-        return "STALE" if self.stale or self.silent_ms is not None else None
 
 
 class Job(Struct):
@@ -136,14 +64,13 @@ class Job(Struct):
     exit_code: int | None = None
     result: str | None = None
 
-    @property
-    def job(self) -> JobId:
-        return self.spec.job
+    # Of the spec, kept here because everything asks for them. The user is who is charged: the owner, whoever operates
+    # the job (semantics 2.12).
+    job: JobId = JobId("")
+    user: UserId = UserId("")
 
-    @property
-    def user(self) -> UserId:
-        """Who is charged: the owner, whoever operates it (semantics 2.12)."""
-        return self.spec.user
+    def __post_init__(self) -> None:
+        self.job, self.user = self.spec.job, self.spec.user
 
     def order(self) -> OrderKey:
         """The queue key: priority, requeued by an infrastructure failure first, submit time, then the order of
@@ -152,41 +79,28 @@ class Job(Struct):
 
     def class_key(self) -> ClassKey:
         """Jobs with the same key have the same choice of pools and models."""
-        spec = self.spec
-        return (spec.pool, spec.model, spec.uses_gpu, self.cross_pool, spec.workload)
+        return class_key(self.spec, self.cross_pool)
 
 
-class PoolRoom(Struct):
-    """One pool's nodes and the room of its usable ones. `models` counts nodes per GPU model; `total` is the capacity of
-    the nodes that reported and are not failed. `by_whole[model][n]` are nodes with n wholly free GPUs in id
-    order (n = 0 includes nodes without GPUs); `partial[model]` those with a partly used device."""
-
-    nodes: dict[NodeId, Node] = field(default_factory=dict)
-    models: dict[str, int] = field(default_factory=dict)
-    total: Amounts = field(default_factory=dict)
-    free: Amounts = field(default_factory=dict)
-    by_whole: dict[str | None, dict[int, list[NodeId]]] = field(default_factory=dict)
-    partial: dict[str | None, set[NodeId]] = field(default_factory=dict)
-    reported: int = 0
-    dubious: set[NodeId] = field(default_factory=set)
-    domains: dict[str, dict[str, set[NodeId]]] = field(default_factory=dict)
+Given = tuple[Node, PlacedBundle, Bundle, tuple[int, Hold] | None, bool]
 
 
 class State:
-    """Everything the journal has told. `seq` counts folded events."""
+    """Everything the journal has told. `seq` counts folded events. `ahead`: jobs whose room is already as the next
+    event of theirs will say, because the draft of the plan that made the event was kept."""
 
     def __init__(self) -> None:
         self.seq = 0
         self.jobs: dict[JobId, Job] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.pools: dict[PoolId, PoolRoom] = {}
-        self.pending: dict[ShareId, dict[ClassKey, list[OrderKey]]] = {}
+        self.pending = Queues()
         self.active: set[JobId] = set()
         self.unsettled: set[JobId] = set()
         self.held: set[JobId] = set()
         self.fencing: set[JobId] = set()
         self.watched: set[NodeId] = set()
-        self.deadlines: dict[JobId, int] = {}
+        self.deadlines = Agenda()
         self.creating: dict[JobId, int] = {}
         self.alerts: dict[tuple[str, str], AlertRaised] = {}
         self.silenced_ms: int | None = None
@@ -194,28 +108,27 @@ class State:
         self.user_numbers: dict[UserId, int] = {}
         self.restarted_ms: int | None = None
         self.swaps: list[int] = []
-        self.asked: dict[JobId, dict[str | None, tuple[tuple[Bundle, ...], Amounts]]] = {}
+        self.models_edition = 0
+        self.ahead: set[JobId] = set()
+        self.demand = Demand()
+        self._fills: dict[tuple[PoolId, str | None], tuple[tuple[int, int], Fill | None]] = {}
 
     # ── pending jobs ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def enqueue(self, job: Job) -> None:
-        insort(self.pending.setdefault(job.share, {}).setdefault(job.class_key(), []), job.order())
+        self.pending.add(job.share, job.spec, job.bundles, job.cross_pool, job.order())
 
     def dequeue(self, job: Job) -> None:
-        classes = self.pending[job.share]
-        keys = classes[job.class_key()]
-        index = bisect_left(keys, job.order())
-        assert keys[index] == job.order(), f"job {job.job} is not in its queue"
-        del keys[index]
-        if not keys:
-            del classes[job.class_key()]
-            if not classes:
-                del self.pending[job.share]
+        """Before anything of its place in the queue changes."""
+        self.pending.remove(job.spec.user, job.order())
 
     # ── room ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def pool_room(self, pool: PoolId) -> PoolRoom:
-        return self.pools.setdefault(pool, PoolRoom())
+        room = self.pools.get(pool)
+        if room is None:
+            room = self.pools[pool] = PoolRoom()
+        return room
 
     def unindex(self, node: Node) -> None:
         """Take a node out of its pool's indexes; before anything of it changes."""
@@ -227,8 +140,7 @@ class State:
             value = node.labels.get(key)
             if value is not None:
                 room.domains[key][value].discard(node.node)
-        if node.usable:
-            self._count(room, node, -1)
+        self._uncount(node)
 
     def index(self, node: Node) -> None:
         """Put a node into its pool's indexes; after it changed."""
@@ -241,59 +153,91 @@ class State:
                 room.domains.setdefault(key, {}).setdefault(value, set()).add(node.node)
         if node.dubious is not None:
             room.dubious.add(node.node)
+        if node.spec.gpu:
+            cores, model = node.spec.cpu_milli // node.spec.gpu, node.spec.gpu_model
+            room.cores_per_gpu[model] = min(cores, room.cores_per_gpu.get(model, cores))
+            room.most_gpus = max(room.most_gpus, node.spec.gpu)
         if node.usable:
-            self._count(room, node, 1)
+            self._count(node)
 
     def _sum(self, room: PoolRoom, node: Node, sign: int) -> None:
         model = node.spec.gpu_model
         if model is not None:
+            if model not in room.models:
+                self.models_edition += 1
             room.models[model] = room.models.get(model, 0) + sign
             if not room.models[model]:
                 del room.models[model]
+                self.models_edition += 1
         if node.reported:
             room.reported += sign
             if node.health not in DOWN:
                 add_into(room.total, node.spec.amounts(), sign)
+                spec, key = node.spec, spec_key(node.spec)
+                _, count = room.specs.get(key, (spec, 0))
+                if count + sign:
+                    room.specs[key] = (spec, count + sign)
+                else:
+                    del room.specs[key]
 
-    def _count(self, room: PoolRoom, node: Node, sign: int) -> None:
-        model = node.spec.gpu_model
-        add_into(room.free, node.room.free(model), sign)
-        bucket = room.by_whole.setdefault(model, {}).setdefault(node.room.whole, [])
-        if sign > 0:
-            insort(bucket, node.node)
-        else:
-            del bucket[bisect_left(bucket, node.node)]
-            if not bucket:
-                del room.by_whole[model][node.room.whole]
-        partly = node.room.gpu_milli != node.room.whole * 1000
-        if sign > 0 and partly:
-            room.partial.setdefault(model, set()).add(node.node)
-        elif model in room.partial:
-            room.partial[model].discard(node.node)
+    def _count(self, node: Node) -> None:
+        """Let a node's room count as free."""
+        room = self.pool_room(node.pool)
+        add_into(room.free, node.room.free(node.spec.gpu_model))
+        node.indexed = True
+        room.put(node)
+
+    def _uncount(self, node: Node) -> None:
+        if node.indexed:
+            room = self.pool_room(node.pool)
+            add_into(room.free, node.room.free(node.spec.gpu_model), -1)
+            node.indexed = False
+            room.put(node)
+
+    def _moved(self, node: Node, bundle: Bundle, count: int) -> None:
+        """`count` of these bundles went into (or out of) a node whose room counts."""
+        room = self.pools[node.pool]
+        free = room.free
+        for kind, amount in bundle.amounts(node.spec.gpu_model).items():
+            left = free.get(kind, 0) - amount * count
+            if left:
+                free[kind] = left
+            else:
+                free.pop(kind, None)
+        room.put(node)
 
     def hold(self, job: JobId, placement: Placement, bundles: tuple[Bundle, ...]) -> None:
         """Take the room of a placement."""
         for placed in placement:
-            node = self.nodes[placed.node]
-            if node.usable:
-                self._count(self.pool_room(node.pool), node, -1)
-            node.room.take(job, placed, bundles[placed.bundle])
+            node, bundle = self.nodes[placed.node], bundles[placed.bundle]
+            node.room.take(job, placed, bundle)
             node.jobs.add(job)
-            if node.usable:
-                self._count(self.pool_room(node.pool), node, 1)
+            if node.indexed:
+                self._moved(node, bundle, placed.count)
 
-    def unhold(self, job: JobId, placement: Placement, bundles: tuple[Bundle, ...]) -> None:
-        """Give the room of a placement back; nodes that were removed meanwhile are passed over."""
+    def unhold(self, job: JobId, placement: Placement, bundles: tuple[Bundle, ...]) -> list[Given]:
+        """Give the room of a placement back; nodes that were removed meanwhile are passed over. Returns what `rehold`
+        needs to undo it."""
+        given: list[Given] = []
         for placed in placement:
             node = self.nodes.get(placed.node)
             if node is None:
                 continue
-            if node.usable:
-                self._count(self.pool_room(node.pool), node, -1)
-            node.room.give(job, placed, bundles[placed.bundle])
+            bundle = bundles[placed.bundle]
+            given.append((node, placed, bundle, node.room.give(job, placed, bundle), job in node.jobs))
             node.jobs.discard(job)
-            if node.usable:
-                self._count(self.pool_room(node.pool), node, 1)
+            if node.indexed:
+                self._moved(node, bundle, -placed.count)
+        return given
+
+    def rehold(self, job: JobId, given: list[Given]) -> None:
+        """Undo `unhold`, when nothing else of these nodes has changed since."""
+        for node, placed, bundle, gave, was_there in reversed(given):
+            node.room.undo_give(gave, placed, bundle)
+            if was_there:
+                node.jobs.add(job)
+            if node.indexed:
+                self._moved(node, bundle, placed.count)
 
     def rooms(self, placement: Placement) -> dict[NodeId, Room]:
         """Copies of the rooms a placement touches, for `restore`."""
@@ -303,22 +247,20 @@ class State:
         """Put rooms back exactly as they were copied."""
         for name, room in rooms.items():
             node = self.nodes[name]
-            if node.usable:
-                self._count(self.pool_room(node.pool), node, -1)
+            counts = node.indexed
+            self._uncount(node)
             node.room = room
-            if node.usable:
-                self._count(self.pool_room(node.pool), node, 1)
+            if counts:
+                self._count(node)
 
     def correct(self, job: JobId, placed: PlacedBundle, true: tuple[int, ...]) -> None:
         """Replace the predicted device ids of one entry by the true ones."""
         node = self.nodes.get(placed.node)
         if node is None:
             return
-        if node.usable:
-            self._count(self.pool_room(node.pool), node, -1)
         node.room.correct(job, placed, true)
-        if node.usable:
-            self._count(self.pool_room(node.pool), node, 1)
+        if node.indexed:
+            self.pool_room(node.pool).put(node)
 
     def unreport(self, job: JobId, placement: Placement) -> None:
         """Ray has given the job's devices back: what a kept claim holds of them is a prediction again."""
@@ -327,10 +269,27 @@ class State:
                 hold.reported = hold.reported and hold.job != job
 
     def amounts(self, job: Job, model: str | None) -> Amounts:
-        """What a job as it is now (a resize counts) is charged on GPUs of `model`; worked out once while it waits."""
-        known = self.asked.setdefault(job.spec.job, {}).get(model)
-        if known is None or known[0] is not job.bundles:
-            known = self.asked[job.spec.job][model] = (job.bundles, gang_amounts(job.bundles, model))
+        """What a job as it is now (a resize counts) is charged on GPUs of `model`; worked out once for all alike."""
+        group = self.pending.where.get(job.spec.job)
+        if group is not None and group.bundles == job.bundles:
+            return group.amounts(model)
+        return gang_amounts(job.bundles, model)
+
+    # ── packing ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def fill(self, pool: PoolId, model: str | None) -> Fill | None:
+        """The tables that say which node is best for one bundle; None where best fit does as well."""
+        demand = self.demand
+        if not demand.edition:
+            return None
+        room = self.pool_room(pool)
+        now = (demand.edition, room.most_gpus)
+        known = self._fills.get((pool, model))
+        if known is None or known[0] != now:
+            simple = demand.is_simple(model, room.cores_per_gpu.get(model, 0))
+            total = sum(each.count for each in demand.typical)
+            made = None if simple else Fill(demand.served_by(model), total, room.most_gpus)
+            known = self._fills[pool, model] = (now, made)
         return known[1]
 
     # ── questions ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,6 +13,8 @@ def apply(state: State, event: ev.AnyEvent) -> None:
     """Fold one event into the state, in place. Never raises for an event out of its time: such news is dropped."""
     state.seq += 1
     match event:
+        case ev.Admitted():
+            jobs.admitted(state, event)
         case ev.JobSubmitted():
             jobs.submitted(state, event)
         case ev.CancelRequested() | ev.PriorityChanged() | ev.CrossPoolChanged() | ev.BundlesChanged() | ev.JobMoved():
@@ -29,8 +31,6 @@ def apply(state: State, event: ev.AnyEvent) -> None:
             | ev.GangHeld()
         ):
             jobs.attempt_moved(state, event)
-        case ev.Admitted():
-            jobs.admitted(state, event)
         case ev.Requeued():
             jobs.requeued(state, event)
         case ev.JobEnded():

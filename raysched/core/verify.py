@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from raysched.core import entries as e
+from raysched.core.accounts import Ask
 from raysched.core.admission import authority, decide
 from raysched.core.ledger import Ledger
 from raysched.core.model import JobId, ReservationId
-from raysched.core.quota import Ask
 from raysched.core.record import AdmissionRecord, QuotaRow
 from raysched.core.reservation import part
 from raysched.core.units import Amounts

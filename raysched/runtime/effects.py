@@ -7,8 +7,10 @@ from copy import copy
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from raysched.core import events as ev
+from raysched.core.agenda import Agenda
 from raysched.core.entries import AnyEntry
 from raysched.core.ledger import Ledger
 from raysched.core.model import JobId
@@ -50,9 +52,12 @@ def _after(state: State, events: Sequence[ev.AnyEvent]) -> State:
         if name not in SKIPPED:
             setattr(found, name, copy(value))
     found.jobs = {name: copy(job) for name, job in state.jobs.items()}
-    found.pending = {
-        share: {key: list(orders) for key, orders in classes.items()} for share, classes in state.pending.items()
-    }
+    found.deadlines = Agenda()
+    for due_ms, job in state.deadlines:
+        found.deadlines.put(job, due_ms)
+    found.demand = structs.replace(state.demand, counts=dict(state.demand.counts))
+    for order in state.pending.orders():
+        found.enqueue(found.jobs[order[-1]])
     for name, node in state.nodes.items():
         there = found.nodes[name] = copy(node)
         there.room, there.jobs = node.room.copied(), set(node.jobs)

@@ -82,6 +82,12 @@ class Inbox:
         found = self._seen.get(node)
         return found.at_ms if found is not None else None
 
+    @property
+    def has_news(self) -> bool:
+        """Whether reports or events wait for `drain`."""
+        with self._lock:
+            return bool(self._reports or self._events)
+
     def next_due_ms(self) -> int | None:
         """When silence alone would become a fact."""
         return self._due[0][0] if self._due else None

@@ -9,15 +9,18 @@ from collections.abc import Iterable, Sequence
 
 from raysched.core import events as ev
 from raysched.core.decisions import Decision, RemoveGang, StartAttempt, StopAttempt
+from raysched.core.draft import Draft
 from raysched.core.entries import AnyEntry
 from raysched.core.ledger import Ledger
 from raysched.core.making import gang_of
-from raysched.core.plan import Plan, plan
+from raysched.core.plan import Plan, drafted
+from raysched.core.snapshot import restore
 from raysched.core.state import State
 from raysched.core.transitions import apply, late
 from raysched.core.unseen import unseen
 from raysched.runtime.inbox import Inbox
-from raysched.runtime.ports import Answer, Clock, Cluster, Journal, Posted, Quota, Refused, StoreFailed
+from raysched.runtime.memory import loading
+from raysched.runtime.ports import Answer, Clock, Cluster, Journal, Posted, Quota, Refused, Stale, StoreFailed
 
 ROUNDS = 16  # plans per tick: each sees the events of the one before; the rest waits for the next tick
 
@@ -46,15 +49,23 @@ class Loop:
     def recover(self) -> None:
         """Rebuild state and books from the store and take the cluster up again. Raises StoreFailed."""
         self.epoch = self.quota.open_epoch()
-        for change in self.quota.read(0):
-            self.ledger.fold(change.entry)
-        for _, event in self.journal.read():
-            apply(self.state, event)
+        with loading():
+            self._take_books()
+            for _, event in self.journal.read():
+                apply(self.state, event)
         now_ms = self.clock.now_ms()
         self.inbox = Inbox(self.ledger.settings)
         self.inbox.restart(self.state, now_ms)
         self.record([*unseen(self.state, self.ledger, now_ms), ev.Restarted(at_ms=now_ms, epoch=self.epoch)])
         self._reconcile()
+
+    def _take_books(self) -> None:
+        """The books as the quota port has them: those that its rows begin with, then all rows, in pages."""
+        opening = self.quota.opening()
+        self.ledger = Ledger() if opening is None else restore(opening)
+        while changes := self.quota.read(self.ledger.version):
+            for change in changes:
+                self.ledger.fold(change.entry)
 
     def _reconcile(self) -> None:
         """Take up what exists, make again what was ordered and is not there, remove what nobody holds."""
@@ -115,9 +126,9 @@ class Loop:
     def _plan(self, now_ms: int) -> int | None:
         wake_ms: int | None = None
         for _ in range(ROUNDS):
-            made = plan(self.state, self.ledger, now_ms)
+            made, draft = drafted(self.state, self.ledger, now_ms)
             self.last, wake_ms = made, made.wake_ms
-            if not self.post(made.entries):
+            if not self._post(made, draft):
                 continue
             # Whatever still has to follow for these jobs is in the plan's events, which name them again.
             self.state.unsettled.clear()
@@ -127,6 +138,24 @@ class Loop:
             self._owed = ((tick, *made.events), made.decisions)
             self.pay()
         return now_ms
+
+    def _post(self, made: Plan, draft: Draft) -> bool:
+        """Post a plan's entries and fold them; False when they did not hold on the present books. The draft is kept if
+        nothing but they has been posted since it was begun. Raises as `post` does."""
+        before = self.ledger.version
+        try:
+            answer = self._asked(made.entries)
+        except BaseException:
+            draft.rollback()
+            raise
+        if isinstance(answer, Posted) and answer.version == before + len(made.entries):
+            draft.keep()
+            for entry in made.entries:
+                self.ledger.fold_kept(entry)
+            return True
+        draft.rollback()
+        self._fold(answer, made.entries)
+        return isinstance(answer, Posted)
 
     def pay(self) -> None:
         """Journal, fold and perform what was posted; kept until the journal took it."""
@@ -169,14 +198,22 @@ class Loop:
     def ask(self, entries: tuple[AnyEntry, ...]) -> Answer:
         """Like `post`, with the whole answer."""
         self.pay()
+        answer = self._asked(entries)
+        self._fold(answer, entries)
+        return answer
+
+    def _asked(self, entries: tuple[AnyEntry, ...]) -> Posted | Stale:
         self._plans += 1
         answer = self.quota.post(entries, self.ledger.version, self.epoch, f"{self.epoch}-{self._plans}")
         if isinstance(answer, Refused):
             if answer.code == "FENCED":
                 raise Fenced(answer.reason)
             raise StoreFailed(answer.reason)
-        for change in answer.changes:
-            self.ledger.fold(change.entry)
+        return answer
+
+    def _fold(self, answer: Posted | Stale, posted: tuple[AnyEntry, ...]) -> None:
+        """Fold what an answer says has been posted, by whomever, since the version this ledger has."""
+        for entry in [change.entry for change in answer.changes] or (posted if isinstance(answer, Posted) else ()):
+            self.ledger.fold(entry)
         if self.inbox.settings is not self.ledger.settings:
             self.inbox.settings = self.ledger.settings
-        return answer

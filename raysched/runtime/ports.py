@@ -9,7 +9,9 @@ from raysched.core.decisions import CreateGang, Decision
 from raysched.core.entries import AnyEntry
 from raysched.core.events import AnyEvent
 from raysched.core.model import JobId
+from raysched.core.snapshot import Snapshot
 from raysched.store.errors import StoreFailed as StoreFailed
+from raysched.store.ports import About as About
 
 
 class Clock(Protocol):
@@ -46,7 +48,8 @@ class Change(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Posted(Struct, frozen=True, tag=True):
-    """All entries stand; `changes` are all entries since the caller's version, these included."""
+    """All entries stand. `changes` are all entries since the caller's version, these included; none when these are all,
+    since the caller has them."""
 
     version: int
     changes: tuple[Change, ...]
@@ -83,8 +86,17 @@ class Quota(Protocol):
         old answer again. Called once per tick, also without entries. `version`: the last one the caller has folded."""
         ...
 
+    def opening(self) -> Snapshot | None:
+        """The books that the first change follows; None: it is version 1. Changes before it were archived."""
+        ...
+
     def read(self, after: int = 0, limit: int = 10_000) -> tuple[Change, ...]:
-        """Changes with a version above `after`, in order, at most `limit`."""
+        """Changes with a version above `after`, in order, at most `limit`; fewer do not mean that these were all. Some
+        of what was archived may still be among them: who folds begins with `opening`."""
+        ...
+
+    def rows(self, about: About, after: int = 0, limit: int = 10_000) -> tuple[Change, ...]:
+        """As `read`, but only changes about this."""
         ...
 
 

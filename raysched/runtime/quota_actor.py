@@ -11,7 +11,9 @@ import msgspec
 import ray
 
 from raysched.core.entries import AnyEntry
-from raysched.runtime.ports import Answer, Change, StoreFailed
+from raysched.core.snapshot import Snapshot
+from raysched.runtime.memory import settle_in
+from raysched.runtime.ports import About, Answer, Change, StoreFailed
 from raysched.runtime.quota_book import QuotaBook
 from raysched.store.ledger_store import LedgerStore
 
@@ -26,6 +28,8 @@ log = logging.getLogger("raysched.quota")
 _entries = msgspec.msgpack.Decoder(tuple[AnyEntry, ...])
 _answer = msgspec.msgpack.Decoder(Answer)
 _changes = msgspec.msgpack.Decoder(tuple[Change, ...])
+_opening = msgspec.msgpack.Decoder(Snapshot | None)
+_about = msgspec.msgpack.Decoder(About)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -35,6 +39,7 @@ class QuotaActor:
     def __init__(self, url: str) -> None:
         self._url = url
         self._book = QuotaBook(LedgerStore(url))
+        settle_in()
 
     def __repr__(self) -> str:
         return f"QuotaActor(version {self._book.ledger.version})"
@@ -55,6 +60,14 @@ class QuotaActor:
         """See ports.Quota."""
         return _encode(self._book.read(after, min(limit, LATEST)))
 
+    def opening(self) -> bytes:
+        """See ports.Quota."""
+        return _encode(self._book.opening())
+
+    def rows(self, about: bytes, after: int, limit: int) -> bytes:
+        """See ports.Quota."""
+        return _encode(self._book.rows(_about.decode(about), after, min(limit, LATEST)))
+
 
 class RayQuota:
     """Implements ports.Quota by calling the actor. Raises StoreFailed while it cannot be reached."""
@@ -72,6 +85,12 @@ class RayQuota:
 
     def read(self, after: int = 0, limit: int = LATEST) -> tuple[Change, ...]:
         return _changes.decode(self._call(self._actor.read.remote(after, limit)))
+
+    def opening(self) -> Snapshot | None:
+        return _opening.decode(self._call(self._actor.opening.remote()))
+
+    def rows(self, about: About, after: int = 0, limit: int = LATEST) -> tuple[Change, ...]:
+        return _changes.decode(self._call(self._actor.rows.remote(_encode(about), after, limit)))
 
     def _call(self, ref: Any) -> Any:
         try:

@@ -3,37 +3,28 @@
 It alone posts. Answers are remembered by plan id, because calls are re-run after a crash; an older epoch is fenced,
 because an old scheduler survives the start of a new one."""
 
-from collections import deque
 from collections.abc import Sequence
 
 from raysched.core.entries import AnyEntry
 from raysched.core.ledger import Ledger
-from raysched.runtime.ports import Answer, Change, Posted, Refused, Stale, StoreFailed
+from raysched.core.snapshot import Snapshot, restore
+from raysched.runtime.memory import loading
+from raysched.runtime.ports import About, Answer, Change, Posted, Refused, Stale, StoreFailed
 from raysched.store.ports import LedgerTable
-
-RECENT = 50_000  # changes kept in memory for schedulers that are a little behind
 
 
 class QuotaBook:
     """Implements runtime.ports.Quota."""
 
     def __init__(self, table: LedgerTable) -> None:
-        self.table, self.ledger = table, Ledger()
-        self._recent: deque[Change] = deque(maxlen=RECENT)
-        after = 0
-        while True:
-            rows = list(table.read(after, 10_000))
-            for version, entry in rows:
-                self._fold(version, entry)
-            if not rows:
-                break
-            after = rows[-1][0]
+        opening = table.opening()
+        self.table, self.ledger = table, Ledger() if opening is None else restore(opening)
+        with loading():
+            while rows := list(table.read(self.ledger.version, 10_000)):
+                for version, entry in rows:
+                    self.ledger.fold(entry)
+                    assert self.ledger.version == version, f"row {version} became version {self.ledger.version}"
         self._epoch = table.epoch()
-
-    def _fold(self, version: int, entry: AnyEntry) -> None:
-        self.ledger.fold(entry)
-        assert self.ledger.version == version, f"ledger row {version} follows version {self.ledger.version - 1}"
-        self._recent.append(Change(version, entry))
 
     def open_epoch(self) -> int:
         """See ports.Quota."""
@@ -46,8 +37,11 @@ class QuotaBook:
             return Refused(
                 "FENCED", f"epoch {epoch} is over: a scheduler of epoch {self._epoch} runs", self.ledger.version
             )
-        if self.table.remembered(plan_id) is not None:
-            return Posted(self.ledger.version, self.read(version))
+        known = self.table.remembered(plan_id)
+        if known is not None:
+            return Posted(
+                self.ledger.version, () if known == (version + 1, self.ledger.version) else self.read(version)
+            )
         before = self.ledger.version
         failing, undo = self.ledger.try_post(entries)
         if failing:
@@ -58,14 +52,18 @@ class QuotaBook:
             except StoreFailed as failed:
                 undo()
                 return Refused("STORE", str(failed), before)
-            self._recent.extend(Change(before + 1 + i, entry) for i, entry in enumerate(entries))
-        return Posted(self.ledger.version, self.read(version))
+        return Posted(self.ledger.version, () if before == version else self.read(version))
 
     def read(self, after: int = 0, limit: int = 1_000_000) -> tuple[Change, ...]:
         """See ports.Quota."""
         if after >= self.ledger.version:
             return ()
-        if self._recent and self._recent[0].version <= after + 1:
-            skip = after + 1 - self._recent[0].version
-            return tuple(self._recent[i] for i in range(skip, min(len(self._recent), skip + limit)))
         return tuple(Change(version, entry) for version, entry in self.table.read(after, limit))
+
+    def opening(self) -> Snapshot | None:
+        """See ports.Quota."""
+        return self.table.opening()
+
+    def rows(self, about: About, after: int = 0, limit: int = 10_000) -> tuple[Change, ...]:
+        """See ports.Quota."""
+        return tuple(Change(version, entry) for version, entry in self.table.rows(about, after, limit))

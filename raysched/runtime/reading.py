@@ -5,7 +5,7 @@ Every method takes and returns plain values; an expected failure returns `{"erro
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -14,15 +14,20 @@ from raysched.core import entries as e
 from raysched.core.check import check
 from raysched.core.diagnosis import diagnose
 from raysched.core.ledger import Ledger
-from raysched.core.model import FINAL, LOWEST_PRIORITY, JobId, JobSpec, Limits, ShareId
+from raysched.core.model import FINAL, LOWEST_PRIORITY, JobId, JobSpec, Limits, ShareId, UserId
+from raysched.core.snapshot import restore
 from raysched.core.state import Job, State
-from raysched.core.verify import verify
+from raysched.core.verify import Verifier
 from raysched.runtime import views
 from raysched.runtime.admin import Desk, ShareVersion
 from raysched.runtime.loop import Loop
+from raysched.runtime.ports import About
 from raysched.runtime.problem import Refusal, answers
 
 View = dict[str, Any]
+Id = TypeVar("Id")
+PAGE: Final = 10_000  # rows of the ledger in one answer of the quota port
+ARCHIVED: Final = UserId("archived")  # who made the version of a share with which the rows begin
 
 
 class Reading:
@@ -51,21 +56,26 @@ class Reading:
     def _desk(self) -> Desk:
         return Desk(self.state, self.ledger, self.context, self.origin_ms, self._share_versions)
 
-    def _entries(self) -> Iterator[tuple[int, e.AnyEntry]]:
-        """The whole ledger, in pages."""
-        after = 0
-        while changes := self.loop.quota.read(after, 10_000):
+    def _entries(self, after: int) -> Iterator[tuple[int, e.AnyEntry]]:
+        """The ledger after a version, in pages."""
+        while changes := self.loop.quota.read(after, PAGE):
             for change in changes:
                 yield change.version, change.entry
             after = changes[-1].version
 
     def _share_versions(self, share: ShareId) -> list[ShareVersion]:
-        return [
-            (version, entry)
-            for version, entry in self._entries()
-            if (isinstance(entry, e.ShareSet) and entry.share.share == share)
-            or (isinstance(entry, e.ShareDeleted) and entry.share == share)
-        ]
+        """Archived versions are left out, but for the one with which the rows begin."""
+        opening = self.loop.quota.opening()
+        found: list[ShareVersion] = []
+        for kept in () if opening is None else opening.shares:
+            if opening is not None and kept.share == share:
+                begun = e.ShareSet(at_ms=opening.now_ms, by=ARCHIVED, share=kept)
+                found.append((opening.changed[f"share {share}"], begun))
+        for version, entry in self._entries(0 if opening is None else opening.version):
+            if isinstance(entry, e.ShareSet | e.ShareDeleted):
+                named = entry.share if isinstance(entry, e.ShareDeleted) else entry.share.share
+                found += [(version, entry)] if named == share else []
+        return found
 
     def _job(self, name: str) -> Job:
         found = self.state.jobs.get(JobId(name))
@@ -209,17 +219,25 @@ class Reading:
             return [view for view in found if any(kind["used"] or kind["limit"] for kind in view["kinds"].values())]
 
     @answers
-    def ledger_rows(self, job: str | None = None, after: int = 0, limit: int = 100) -> list[View]:
-        """Ledger entries in order."""
+    def ledger_rows(
+        self,
+        job: str | None = None,
+        after: int = 0,
+        limit: int = 100,
+        user: str | None = None,
+        share: str | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> list[View]:
+        """Ledger entries in order: those that name all of job, user and share, decided in the window."""
+        about = About(_id(JobId, job), _id(UserId, user), _id(ShareId, share), since_ms, until_ms)
         found: list[View] = []
         while len(found) < limit:
-            changes = self.loop.quota.read(after, 10_000)
+            quota, most = self.loop.quota, min(limit - len(found), PAGE)
+            changes = quota.read(after, most) if about == About() else quota.rows(about, after, most)
             if not changes:
                 break
-            for change in changes:
-                if job in (None, _job_of(change.entry)) and len(found) < limit:
-                    entry = views.plain(change.entry)
-                    found.append({"version": change.version, "at_ms": change.entry.at_ms, "entry": entry})
+            found += [{"version": c.version, "at_ms": c.entry.at_ms, "entry": views.plain(c.entry)} for c in changes]
             after = changes[-1].version
         return found
 
@@ -282,18 +300,32 @@ class Reading:
     @answers
     def verify(self) -> View:
         """Decide every stored record again and compare: with the row, and with the books before it."""
-        found = verify(self._entries())
+        archived, found = self._verified()
         return {
-            "rows": found.ledger.version,
+            "rows": found.ledger.version - archived,
+            "archived": archived,
             "decided": found.decided,
             "compared": found.compared,
             "disagreements": [views.plain(one) for one in found.found],
         }
 
+    def _verified(self) -> tuple[int, Verifier]:
+        """The last archived version, and every row after it walked."""
+        while True:
+            found, opening = Verifier(), self.loop.quota.opening()
+            if opening is not None:
+                found.ledger = restore(opening)
+            archived = found.ledger.version
+            for version, entry in self._entries(archived):
+                if version != found.ledger.version + 1:
+                    break  # rows were archived while we walked: once more, from their books
+                found.entry(version, entry)
+            else:
+                return archived, found
 
-def _job_of(entry: e.AnyEntry) -> str | None:
-    found: str | None = entry.record.job if isinstance(entry, e.Recorded) else getattr(entry, "job", None)
-    return found
+
+def _id(kind: Callable[[str], Id], given: str | None) -> Id | None:
+    return None if given is None else kind(given)
 
 
 def check_spec(spec: JobSpec) -> None:

@@ -24,6 +24,7 @@ from raysched.runtime import quota_actor
 from raysched.runtime.agent_keeper import AgentKeeper
 from raysched.runtime.local_cluster import POOL_LABEL
 from raysched.runtime.loop import Fenced, Loop
+from raysched.runtime.memory import settle_in
 from raysched.runtime.ranks import AGENT
 from raysched.runtime.ray_cluster import RayCluster
 from raysched.runtime.service import Service
@@ -115,6 +116,7 @@ class SchedulerActor:
         )
         loop = Loop(self.clock, journal, quota_actor.RayQuota(self.quota), self.cluster)
         loop.recover()
+        settle_in()
         self.service = Service(loop, self.config)
         self.service.wake = self._wake.set
         self.service.fill(self.config)

@@ -16,7 +16,7 @@ from raysched.config import ClusterConfig, bundles_from_keys, entries, parse_con
 from raysched.core import entries as e
 from raysched.core import events as ev
 from raysched.core.admission import assess
-from raysched.core.diagnosis import Finding, as_job, diagnose, linked, refusal
+from raysched.core.diagnosis import Finding, as_job, blocking, linked, refusal
 from raysched.core.draft import Draft
 from raysched.core.model import ACTIVE, FINAL, LOWEST_PRIORITY, JobId, JobSpec, ShareId, UserId
 from raysched.core.queue import options
@@ -116,24 +116,23 @@ class Service(Reading):
 
     def _judged(self, spec: JobSpec, events: list[ev.AnyEvent], records: list[e.AnyEntry]) -> View:
         now_ms = self._now()
-        findings = diagnose(self.state, self.ledger, spec, now_ms)
+        findings = blocking(self.state, self.ledger, spec, now_ms)
         why = refusal(findings, spec.confirm)
         if why is None:
             share = self.ledger.shares[spec.share]
             job = as_job(self.state, self.ledger, spec, now_ms)
             events.append(ev.JobSubmitted(at_ms=now_ms, spec=spec, priority=job.priority))
             return {"job": spec.job, "state": "queued", "share": share.share, "priority": job.priority}
-        blocking = [finding for finding in findings if finding.severity == "block"]
-        events.append(ev.JobRefused(at_ms=now_ms, spec=spec, errors=tuple(f.kind for f in blocking)))
+        events.append(ev.JobRefused(at_ms=now_ms, spec=spec, errors=tuple(f.kind for f in findings)))
         if spec.share in self.ledger.shares:
-            records.append(e.Recorded(at_ms=now_ms, record=self._rejected(spec, blocking, now_ms)))
-        status = 404 if blocking[0].kind == "UNKNOWN_SHARE" else 409 if "NEEDS_CONFIRM" in why else 422
-        return Refusal(blocking[0].kind, status, why, [views.plain(f) for f in blocking]).to_dict()
+            records.append(e.Recorded(at_ms=now_ms, record=self._rejected(spec, findings, now_ms)))
+        status = 404 if findings[0].kind == "UNKNOWN_SHARE" else 409 if "NEEDS_CONFIRM" in why else 422
+        return Refusal(findings[0].kind, status, why, [views.plain(f) for f in findings]).to_dict()
 
-    def _rejected(self, spec: JobSpec, blocking: list[Finding], now_ms: int) -> AdmissionRecord:
+    def _rejected(self, spec: JobSpec, findings: list[Finding], now_ms: int) -> AdmissionRecord:
         job = as_job(self.state, self.ledger, spec, now_ms)
         choice = options(self.state, self.ledger, spec.share, job.class_key())
-        refused = tuple(finding.kind for finding in blocking)
+        refused = tuple(finding.kind for finding in findings)
         if choice:
             record = assess(Draft(self.state, self.ledger), job, choice[0], now_ms).record
             return structs.replace(record, admission_state="REJECTED", reason=None, refused=refused)

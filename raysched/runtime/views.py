@@ -11,8 +11,9 @@ from raysched.core.explain import explain, standing
 from raysched.core.ledger import Ledger
 from raysched.core.loans import lent, loans
 from raysched.core.model import ACTIVE, Limits, Share, placement_nodes
+from raysched.core.pools import Node
 from raysched.core.remedy import cheapest_change
-from raysched.core.state import Job, Node, State
+from raysched.core.state import Job, State
 from raysched.core.units import GPU, Amounts, add_into
 from raysched.runtime.inbox import Inbox
 
@@ -79,7 +80,7 @@ def share_view(state: State, ledger: Ledger, share: Share, lending: dict[Any, Am
             borrowed[pool] = owed
         if lending.get((share.share, pool)):
             given[pool] = lending[share.share, pool]
-    queued = sum(len(keys) for keys in state.pending.get(share.share, {}).values())
+    queued = sum(1 for _ in state.pending.orders(share.share))
     return {
         "share": share.share,
         "description": share.description,

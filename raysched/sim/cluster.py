@@ -1,8 +1,8 @@
 """A simulated cluster and its agents behind the port that Ray has in production.
 
-Groups are ready 100 ms after they are ordered, attempts run 200 ms later and for as long as the simulation says; a
-stopped attempt uses its whole grace unless it was cancelled or resized. A node can fail by a signal, fall silent, or
-die; agents report on every change and count as reporting every 5 s in between."""
+Groups are ready 100 ms after they are ordered, attempts run 200 ms later (`Delays`) and for as long as the simulation
+says; a stopped attempt uses its whole grace unless it was cancelled or resized. A node can fail by a signal, fall
+silent, or die; agents report on every change and count as reporting every 5 s in between."""
 
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
@@ -16,11 +16,17 @@ from raysched.core.model import JobId, NodeId, NodeSpec, Placement, PoolId, plac
 from raysched.runtime.inbox import Report
 from raysched.runtime.ports import Gang
 
-GANG_READY_MS = 100
-START_MS = 200
-SWEEP_MS = 50
 CREATE_DEADLINE_MS = 5_000
 DEATHS = ("ray_dead", "power_off", "node_dead", "node_lost")  # signals that end everything on the node at once
+
+
+class Delays(Struct, frozen=True):
+    """How long the cluster takes until a group that was ordered is ready, until an attempt that was started runs, and
+    until a group is removed."""
+
+    ready_ms: int = 100
+    start_ms: int = 200
+    remove_ms: int = 50
 
 
 class SimClock:
@@ -79,7 +85,8 @@ class SimAttempt(Struct):
 
 class SimCluster:
     """Implements runtime.ports.Cluster. `runtime_ms` says how long an attempt that begins now will run (None: until it
-    is told to end); `ended` is told how long one has run."""
+    is told to end); `ran` is told how long one has run; `muting` is called before a node falls silent. `mute`:
+    the nodes whose agents do not speak."""
 
     def __init__(
         self,
@@ -87,9 +94,13 @@ class SimCluster:
         tell: Callable[[list[Report]], None],
         runtime_ms: Callable[[JobId], int | None],
         ran: Callable[[JobId, int], None],
+        delays: Delays = Delays(),
+        muting: Callable[[], None] = lambda: None,
     ) -> None:
         self.clock, self.tell, self.runtime_ms, self.ran = clock, tell, runtime_ms, ran
+        self.delays, self.muting = delays, muting
         self.nodes: dict[NodeId, SimNode] = {}
+        self.mute: set[NodeId] = set()
         self.attempts: dict[tuple[JobId, int], SimAttempt] = {}
         self._removed: dict[tuple[JobId, int], Placement] = {}
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -119,14 +130,19 @@ class SimCluster:
                 case CreateGang():
                     if key not in self.attempts:
                         self.attempts[key] = SimAttempt(decision)
-                        self._later(GANG_READY_MS, lambda key=key: self._ready(key))  # type: ignore[misc]
+                        self._later(self.delays.ready_ms, lambda key=key: self._ready(key))  # type: ignore[misc]
                 case StartAttempt():
-                    self._later(START_MS, lambda key=key: self._start(key))  # type: ignore[misc]
+                    self._later(self.delays.start_ms, lambda key=key: self._start(key))  # type: ignore[misc]
                 case StopAttempt(grace_ms=grace_ms, why=why):
                     wait = 0 if why in ("cancelled", "resized", "node_failed") else grace_ms
                     self._later(wait, lambda key=key: self._end(key, "stopped"))  # type: ignore[misc]
                 case RemoveGang():
-                    self._later(SWEEP_MS, lambda key=key: self._remove(key))  # type: ignore[misc]
+                    self._later(self.delays.remove_ms, lambda key=key: self._remove(key))  # type: ignore[misc]
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `poll` would tell anything."""
+        return bool(self._news)
 
     def poll(self) -> list[ev.AnyEvent]:
         news, self._news = self._news, []
@@ -172,7 +188,7 @@ class SimCluster:
             return
         job, attempt = key
         if self._on_dead_node(found.order):
-            late = CREATE_DEADLINE_MS - GANG_READY_MS
+            late = max(0, CREATE_DEADLINE_MS - self.delays.ready_ms)
             self._later(late, lambda: self._never(key, "a node of the placement is gone"))
             return
         found.ready = True
@@ -231,6 +247,7 @@ class SimCluster:
     def add(self, node: SimNode) -> None:
         """A host joins."""
         self.nodes[node.node] = node
+        self._heed(node)
         self._joined(node)
         self._report(node)
 
@@ -252,15 +269,24 @@ class SimCluster:
         if node.speaks:
             self.tell([node.report()])
 
+    def _heed(self, node: SimNode) -> None:
+        """Note whether its agent speaks."""
+        if node.speaks:
+            self.mute.discard(node.node)
+        else:
+            self.mute.add(node.node)
+
     def keep_alive(self) -> list[NodeId]:
         """Nodes whose agents speak: their regular reports say nothing new."""
-        return [name for name, node in self.nodes.items() if node.speaks]
+        return [name for name in self.nodes if name not in self.mute]
 
     def fail(self, name: NodeId, signal: str) -> None:
         """A signal appears; one of DEATHS takes the whole node down."""
         node = self.nodes[name]
         if signal in DEATHS:
+            self.muting()
             node.alive = False
+            self._heed(node)
             self._news.append(ev.NodeGone(at_ms=self.clock.at_ms, node=name, detail=signal))
             for key, found in sorted(self.attempts.items()):
                 if found.ready and name in placement_nodes(found.order.placement):
@@ -271,12 +297,15 @@ class SimCluster:
 
     def silence(self, name: NodeId) -> None:
         """Its agent stops reporting."""
+        self.muting()
         self.nodes[name].reporting = False
+        self._heed(self.nodes[name])
 
     def recover(self, name: NodeId, repaired: bool) -> None:
         """Undo `fail` and `silence`; `repaired`: the host was reset for it."""
         node = self.nodes[name]
         dead, node.alive, node.reporting = not node.alive, True, True
+        self._heed(node)
         node.signals = {s: d for s, d in node.signals.items() if s == "repair_task"}
         if repaired or dead:
             node.boots += 1
@@ -301,4 +330,6 @@ class SimCluster:
         for key, found in sorted(self.attempts.items()):
             if found.ready and name in placement_nodes(found.order.placement):
                 self._end(key, "node_lost", f"node {name} was removed")
+        self.muting()
         self.nodes.pop(name, None)
+        self.mute.discard(name)

@@ -13,7 +13,8 @@ from typing import Literal
 from raysched.core.decisions import CreateGang, Decision
 from raysched.core.entries import AnyEntry
 from raysched.core.events import AnyEvent
-from raysched.runtime.ports import Answer, Change, Cluster, Gang, Journal, Quota
+from raysched.core.snapshot import Snapshot
+from raysched.runtime.ports import About, Answer, Change, Cluster, Gang, Journal, Quota
 
 CrashStep = Literal["polled", "journaled", "planned", "posted", "folded", "performed"]
 
@@ -81,6 +82,12 @@ class CrashQuota:
 
     def read(self, after: int = 0, limit: int = 10_000) -> tuple[Change, ...]:
         return self._quota.read(after, limit)
+
+    def opening(self) -> Snapshot | None:
+        return self._quota.opening()
+
+    def rows(self, about: About, after: int = 0, limit: int = 10_000) -> tuple[Change, ...]:
+        return self._quota.rows(about, after, limit)
 
 
 class CrashCluster:

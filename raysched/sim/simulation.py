@@ -2,17 +2,21 @@
 
 `step` jumps to the next moment at which anything can happen; a pass follows every event."""
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from raysched.config import ClusterConfig
 from raysched.core.model import JobId, NodeId, NodeSpec, PoolId
 from raysched.runtime.inbox import Inbox
 from raysched.runtime.loop import Loop
+from raysched.runtime.ports import Journal
 from raysched.runtime.quota_book import QuotaBook
 from raysched.runtime.service import Service
-from raysched.sim.cluster import SimClock, SimCluster, SimNode
+from raysched.sim.cluster import Delays, SimClock, SimCluster, SimNode
 from raysched.sim.crash import CrashCluster, Crashed, CrashJournal, CrashPoint, CrashQuota, CrashStep
 from raysched.store.memory import MemoryDisk, MemoryJournal, MemoryLedgerStore
+from raysched.store.ports import LedgerTable
 
 REPORT_EVERY_MS = 5_000
 ROUNDS = 200  # ticks at one moment before something must be wrong: a plan that never comes to rest
@@ -26,24 +30,41 @@ class Runtime(Struct):
     done_ms: int = 0
 
 
-class Simulation:
-    """A cluster with its scheduler. `disk` is what outlives a crash of either actor."""
+class Stores(Struct):
+    """How journal and ledger are opened, at the start and after each crash, when not `Simulation.disk` keeps them."""
 
-    def __init__(self, config: ClusterConfig, start_ms: int, through_codec: bool = False) -> None:
+    journal: Callable[[], Journal]
+    ledger: Callable[[], LedgerTable]
+
+
+class Simulation:
+    """A cluster with its scheduler. `disk` is what outlives a crash of either actor, unless `stores` keep it."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        start_ms: int,
+        through_codec: bool = False,
+        stores: Stores | None = None,
+        delays: Delays = Delays(),
+    ) -> None:
         self.config, self.start_ms = config, start_ms
         self.clock = SimClock(start_ms)
         self.disk = MemoryDisk()
-        self.through_codec = through_codec
+        self.stores = stores or Stores(
+            lambda: MemoryJournal(self.disk, through_codec), lambda: MemoryLedgerStore(self.disk, through_codec)
+        )
         self.runtimes: dict[JobId, Runtime] = {}
         self.crash = CrashPoint()
-        self.cluster = SimCluster(self.clock, self._tell, self._runtime_ms, self._ran)
-        self.quota = QuotaBook(MemoryLedgerStore(self.disk, through_codec))
+        self.cluster = SimCluster(self.clock, self._tell, self._runtime_ms, self._ran, delays, self._keep_alive)
+        self.quota = QuotaBook(self.stores.ledger())
         self.service = self._start()
         self.service.fill(config)
         self._due_ms: int | None = start_ms
+        self._at_rest: tuple[int, int] | None = None
 
     def _start(self) -> Service:
-        journal = CrashJournal(MemoryJournal(self.disk, self.through_codec), self.crash)
+        journal = CrashJournal(self.stores.journal(), self.crash)
         quota, cluster = CrashQuota(self.quota, self.crash), CrashCluster(self.cluster, self.crash)
         loop = Loop(self.clock, journal, quota, cluster)
         loop.recover()
@@ -62,7 +83,7 @@ class Simulation:
 
     def restart_quota(self) -> None:
         """Kill the quota actor and start another from its store."""
-        self.quota = QuotaBook(MemoryLedgerStore(self.disk, self.through_codec))
+        self.quota = QuotaBook(self.stores.ledger())
         self.service.loop.quota = CrashQuota(self.quota, self.crash)
 
     def crash_at(self, step: CrashStep) -> None:
@@ -75,10 +96,28 @@ class Simulation:
         """Let everything happen that follows at this moment."""
         for _ in range(ROUNDS):
             self.cluster.advance()
-            self._keep_alive()
-            if self._tick() and not self._is_due():
+            self._listen()
+            if (self._tick() or not self._has_news()) and not self._is_due():
+                self._at_rest = self._told()
                 return
         raise RuntimeError(f"the plan does not come to rest at {self.clock.now_ms()} ms")
+
+    def next_ms(self) -> int | None:
+        """When the next thing will happen by itself; None: never, if nobody does anything."""
+        if self._is_stirred():
+            return self.clock.now_ms()
+        return min((at for at in (self._due_ms, self.cluster.next_ms()) if at is not None), default=None)
+
+    def _told(self) -> tuple[int, int]:
+        return self.service.state.seq, self.service.ledger.version
+
+    def _has_news(self) -> bool:
+        """Whether another tick at this moment would hear anything; a plan has nothing to add to its last by itself."""
+        return self.cluster.has_news or self.service.loop.inbox.has_news
+
+    def _is_stirred(self) -> bool:
+        """Whether anything was told or done since the last rest."""
+        return self._at_rest != self._told() or self._has_news() or self._is_due()
 
     def _tick(self) -> bool:
         """One tick; returns whether nothing came of it."""
@@ -102,25 +141,34 @@ class Simulation:
         loop = self.service.loop
         if loop.last is None or loop.store_error is not None or due_ms is None or due_ms <= self.clock.now_ms():
             return due_ms
-        told = loop.state.nodes
-        for name, node in self.cluster.nodes.items():
-            known = told.get(name)
-            if not node.speaks and known is not None and known.reported and not (known.silent_ms and known.stale):
+        for name in self.cluster.mute:
+            known = loop.state.nodes.get(name)
+            if known is not None and known.reported and not (known.silent_ms and known.stale):
                 return due_ms
         return loop.last.wake_ms
 
     def run_until(self, until_ms: int) -> None:
         """Go on to `until_ms`, stopping wherever something happens."""
-        self.settle()
-        while True:
-            due = [at for at in (self._due_ms, self.cluster.next_ms()) if at is not None]
-            next_ms = min(due, default=until_ms)
-            if next_ms >= until_ms:
-                break
+        self.go_to(until_ms)
+        self._keep_alive()
+
+    def go_to(self, until_ms: int) -> None:
+        """As `run_until`, but when nodes last reported is not brought up to date for readers: that costs a look at
+        every node."""
+        if self._is_stirred():
+            self.settle()
+        while (next_ms := self.next_ms()) is not None and next_ms < until_ms:
             self.clock.at_ms = max(next_ms, self.clock.at_ms + 1)
             self.settle()
         self.clock.at_ms = max(until_ms, self.clock.at_ms)
-        self.settle()
+        if self._is_stirred():
+            self.settle()
+
+    def _listen(self) -> None:
+        """Agents that speak have reported, as far as it matters: where silence would now become a fact."""
+        due_ms = self.service.loop.inbox.next_due_ms()
+        if due_ms is not None and due_ms <= self.clock.now_ms():
+            self._keep_alive()
 
     def _keep_alive(self) -> None:
         inbox: Inbox = self.service.loop.inbox

@@ -3,18 +3,20 @@
 Each row's digest covers the one before it, so a changed row shows unless every later digest is changed as well."""
 
 import hashlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Row, select
 
-from raysched.store import heads
+from raysched.store import heads, openings
 from raysched.store.codec import decode_entry
 from raysched.store.database import Database
 from raysched.store.errors import CorruptStore
-from raysched.store.heads import CHAIN_START, LEDGER
+from raysched.store.heads import LEDGER, Head
 from raysched.store.ledger_rows import columns
-from raysched.store.schema import ledger
+from raysched.store.openings import START, Opening, Seal
+from raysched.store.schema import WITH_OPENINGS, ledger
 
 CHUNK: Final = 5_000
 
@@ -25,31 +27,68 @@ def link(previous: str, payload: str) -> str:
 
 
 def broken_versions(database: Database) -> list[int]:
-    """Versions that are missing, or of which payload, plain columns or digest are not what was appended."""
+    """Versions that are missing, or of which payload, plain columns or digest are not what was appended.
+
+    The version of the opening stands for its books. Rows that were archived are not looked at."""
+    while True:
+        begun = _bounds(database)
+        found = _broken(database, *begun)
+        # Rows that were archived while we read would look like missing ones.
+        if _bounds(database)[0] == begun[0]:
+            return found
+
+
+def _bounds(database: Database) -> tuple[Opening, Sequence[Seal], Head]:
     with database.read() as connection:
-        # Before the rows: what is appended while we read is beyond this head.
-        head = heads.find(connection, LEDGER)
+        if database.schema < WITH_OPENINGS:
+            return START, (), heads.find(connection, LEDGER)
+        opening = openings.find(connection)
+        return opening, openings.seals(connection, opening.version), heads.find(connection, LEDGER)
+
+
+def _broken(database: Database, opening: Opening, seals: Sequence[Seal], head: Head) -> list[int]:
+    """`head` was read before the rows: what is appended while we read is beyond it."""
     broken: set[int] = set()
-    last, digest, digest_at_head = 0, CHAIN_START, CHAIN_START
-    for row in _all_rows(database):
-        broken.update(range(last + 1, row.version))
-        if row.version <= last or not _is_intact(row, digest):
+    if opening is not START and link(opening.chain, opening.books) != opening.digest:
+        broken.add(opening.version)
+    links = Links(opening.version, opening.chain, seals)
+    at_head = links.previous()
+    for row in _all_rows(database, opening.version):
+        broken.update(range(links.last + 1, row.version))
+        if row.version <= links.last or not _is_intact(row, links.previous()):
             broken.add(row.version)
-        last, digest = row.version, row.digest
-        digest_at_head = digest if last == head.last else digest_at_head
-    broken.update(range(last + 1, head.last + 1))
-    if digest_at_head != head.digest:
+        links.follow(row.version, row.digest)
+        at_head = links.previous() if row.version <= head.last else at_head
+    broken.update(range(links.last + 1, head.last + 1))
+    if at_head != head.digest:
         broken.add(head.last)
     return sorted(broken)
 
 
-def _all_rows(database: Database) -> Iterator[Row[Any]]:
-    after = None
+class Links:
+    """The chain as it is walked: `last` is the row we are at."""
+
+    def __init__(self, last: int, digest: str, seals: Sequence[Seal]) -> None:
+        self.last = last
+        self._digest = digest
+        self._seals = deque(seals)
+
+    def previous(self) -> str:
+        """What the next row covers: the digest of the row before it, and what was sealed after that."""
+        while self._seals and self._seals[0].after <= self.last:
+            self._digest = link(self._digest, self._seals.popleft().digest)
+        return self._digest
+
+    def follow(self, version: int, digest: str) -> None:
+        """Go on to row `version`."""
+        self.last, self._digest = version, digest
+
+
+def _all_rows(database: Database, after: int) -> Iterator[Row[Any]]:
     query = select(ledger).order_by(ledger.c.version).limit(CHUNK)
     while True:
-        page = query if after is None else query.where(ledger.c.version > after)
         with database.read() as connection:
-            chunk = connection.execute(page).all()
+            chunk = connection.execute(query.where(ledger.c.version > after)).all()
         if not chunk:
             return
         yield from chunk

@@ -6,11 +6,13 @@ import msgspec
 
 from raysched.core.entries import AnyEntry
 from raysched.core.events import AnyEvent
+from raysched.core.snapshot import Snapshot
 from raysched.store.errors import CorruptStore, StoreFailed
 
 _encoder = msgspec.json.Encoder()
 _events: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _entries: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
+_books = msgspec.json.Decoder(Snapshot)
 
 
 def encode(value: AnyEvent | AnyEntry) -> str:
@@ -36,6 +38,22 @@ def decode_entry(version: int, payload: str) -> AnyEntry:
         return _entries.decode(payload)
     except (msgspec.DecodeError, UnicodeError, TypeError) as error:
         raise CorruptStore("ledger", version, f"{error}; it reads {_start(payload)}") from error
+
+
+def encode_books(books: Snapshot) -> str:
+    """Books as a JSON object, always the same text for the same books."""
+    return _encoder.encode(books).decode()
+
+
+def decode_books(version: int, payload: str) -> Snapshot:
+    """The books after row `version`. Raises CorruptStore."""
+    try:
+        books = _books.decode(payload)
+    except (msgspec.DecodeError, UnicodeError, TypeError) as error:
+        raise CorruptStore("openings", version, f"{error}; it reads {_start(payload)}") from error
+    if books.version != version:
+        raise CorruptStore("openings", version, f"its books are of version {books.version}")
+    return books
 
 
 def _start(payload: object) -> str:

@@ -4,7 +4,7 @@ SQLite: write-ahead log, synchronous=FULL, so a commit is one fsync. PostgreSQL:
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from raysched.store import heads
 from raysched.store.errors import CorruptStore, SchemaTooNew, StoreFailed
+from raysched.store.migration import upgrade
 from raysched.store.schema import SCHEMA_VERSION, meta, metadata
 
 BUSY_MS: Final = 30_000  # a working directory of some hundred MiB may be on its way into the same file
@@ -33,6 +34,7 @@ class Database:
         self._url = _parsed(url)
         self._where = self._url.render_as_string(hide_password=True)
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
+        self.schema = SCHEMA_VERSION
         if self._is_sqlite and not writer and not Path(str(self._url.database)).exists():
             raise StoreFailed(f"{self._where}: there is no store to read")
         self._engine = _engine(self._url, self._is_sqlite, writer)
@@ -62,6 +64,32 @@ class Database:
             return sqlite.insert(table).on_conflict_do_nothing()
         return postgresql.insert(table).on_conflict_do_nothing()
 
+    def free_pages(self) -> int:
+        """Pages of a SQLite file that hold nothing; 0 on PostgreSQL."""
+        with self.read() as connection:
+            return int(connection.exec_driver_sql("PRAGMA freelist_count").scalar() or 0) if self._is_sqlite else 0
+
+    def give_back(self) -> None:
+        """Give the free pages of a SQLite file back to the disk; if it was made before schema 2, new rows take them."""
+        self._script("PRAGMA incremental_vacuum")
+
+    def fold_log(self) -> None:
+        """Fold SQLite's log into the file, which then has the size it says; a reader at work only puts that off."""
+        self._script("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _script(self, statement: str) -> None:
+        if not self._is_sqlite:
+            return
+        with self._named_errors("nothing was given back"), closing(self._engine.raw_connection()) as raw:
+            # Only a script runs such a statement to its end: the driver's `execute` takes one step, which is one page.
+            driver: Any = raw.driver_connection
+            driver.executescript(statement)
+
+    @property
+    def file(self) -> Path | None:
+        """Where SQLite keeps the store; None on PostgreSQL."""
+        return Path(str(self._url.database)) if self._is_sqlite else None
+
     def close(self) -> None:
         """Closes every connection; the last one folds SQLite's log into the file."""
         self._engine.dispose()
@@ -81,6 +109,9 @@ class Database:
             if self._stored_version(connection) is None:
                 connection.execute(insert(meta).values(key="schema_version", value=str(SCHEMA_VERSION)))
                 heads.create(connection)
+            if self.schema < SCHEMA_VERSION:
+                upgrade(connection)
+                self.schema = SCHEMA_VERSION
 
     def _check_version(self, connection: Connection | None) -> None:
         if connection is None:
@@ -92,6 +123,7 @@ class Database:
             raise SchemaTooNew(
                 f"{self._where}: written with schema {found}, this raysched knows {SCHEMA_VERSION}; upgrade raysched"
             )
+        self.schema = SCHEMA_VERSION if found is None else int(found)
 
     def _stored_version(self, connection: Connection) -> str | None:
         return connection.scalar(select(meta.c.value).where(meta.c.key == "schema_version"))
@@ -145,6 +177,8 @@ def _sqlite_writer(connection: Any, _: ConnectionPoolEntry) -> None:
     connection.isolation_level = None
     connection.text_factory = _text
     connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    # Only a file that has no tables yet takes this: pages of rows that were archived can be given back in small steps.
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     _sqlite_log(connection)
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")

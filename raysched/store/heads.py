@@ -5,8 +5,9 @@ The row is read under a lock and changed in the transaction of the rows it descr
 from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
+from raysched.store import prepared
 from raysched.store.errors import CorruptStore, StoreFailed
 from raysched.store.schema import heads
 
@@ -14,6 +15,12 @@ JOURNAL: Final = "journal"
 LEDGER: Final = "ledger"
 EPOCH: Final = "epoch"
 CHAIN_START: Final = "0" * 64  # the digest before the first row
+
+_FIND: Final = select(heads.c.writer, heads.c.last, heads.c.digest).where(heads.c.stream == bindparam("stream"))
+_LOCK: Final = _FIND.with_for_update()
+_ADVANCE: Final = (
+    update(heads).where(heads.c.stream == bindparam("of")).values(last=bindparam("to"), digest=bindparam("at"))
+)
 
 
 class Head(Struct, frozen=True):
@@ -33,11 +40,10 @@ def create(connection: Connection) -> None:
 
 def find(connection: Connection, stream: str, lock: bool = False) -> Head:
     """The head of `stream`; with `lock` nobody else changes it before this transaction ends. Raises CorruptStore."""
-    query = select(heads.c.writer, heads.c.last, heads.c.digest).where(heads.c.stream == stream)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    row = prepared.run(connection, _LOCK if lock else _FIND, {"stream": stream}).one_or_none()
     if row is None:
         raise CorruptStore("heads", None, f"the row of {stream} is missing")
-    return Head(*row)
+    return Head(row.writer, row.last, row.digest)
 
 
 def take_over(connection: Connection, stream: str) -> Head:
@@ -57,4 +63,4 @@ def owned(connection: Connection, stream: str, writer: int) -> Head:
 
 def advance(connection: Connection, stream: str, last: int, digest: str = "") -> None:
     """Move the end of `stream`, which the caller owns."""
-    connection.execute(update(heads).where(heads.c.stream == stream).values(last=last, digest=digest))
+    prepared.run(connection, _ADVANCE, {"of": stream, "to": last, "at": digest})

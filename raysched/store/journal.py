@@ -10,13 +10,14 @@ from typing import Final
 from sqlalchemy import Connection, delete, func, insert, select
 
 from raysched.core.events import AnyEvent
-from raysched.store import heads
+from raysched.store import heads, prepared
 from raysched.store.codec import decode_event, encode
 from raysched.store.database import Database
 from raysched.store.errors import CorruptStore, StoreFailed
 from raysched.store.heads import JOURNAL
 from raysched.store.schema import blobs, journal
 
+_INSERT: Final = insert(journal)
 READ_CHUNK: Final = 5_000  # some MiB of text; a transaction per chunk, so that SQLite can fold its log meanwhile
 
 
@@ -110,7 +111,7 @@ class SqlJournal:
                 # The connection broke during our last commit. That batch was answered with StoreFailed: it goes.
                 connection.execute(delete(journal).where(journal.c.seq > self._last))
             rows = [{"seq": seq, "payload": payload} for seq, payload in enumerate(payloads, first)]
-            connection.execute(insert(journal), rows)
+            prepared.run(connection, _INSERT, rows)
             heads.advance(connection, JOURNAL, last)
         self._last = last
 

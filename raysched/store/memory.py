@@ -11,18 +11,21 @@ from msgspec import Struct, field
 
 from raysched.core.entries import AnyEntry
 from raysched.core.events import AnyEvent
-from raysched.core.model import JobId, ShareId, UserId
+from raysched.core.snapshot import Snapshot
 from raysched.store.codec import decode_entry, decode_event, encode
 from raysched.store.errors import StoreFailed
 from raysched.store.ledger_rows import columns
+from raysched.store.ports import About
 
 
 class MemoryDisk(Struct):
-    """What is durable. `broken`: why nothing more can be written (a full disk), None while it can."""
+    """What is durable. `broken`: why nothing more can be written (a full disk), None while it can. `entries` follow
+    the books of `opening`."""
 
     events: list[AnyEvent] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     entries: list[AnyEntry] = field(default_factory=list)
+    opening: Snapshot | None = None
     plans: dict[str, tuple[int, int]] = field(default_factory=dict)
     epoch: int = 0
     journal_writer: int = 0
@@ -33,6 +36,17 @@ class MemoryDisk(Struct):
         """Raises StoreFailed while the disk is broken."""
         if self.broken is not None:
             raise StoreFailed(f"memory: {self.broken}; nothing was kept")
+
+    @property
+    def archived(self) -> int:
+        """The last version that is not among `entries` any more."""
+        return 0 if self.opening is None else self.opening.version
+
+    def cut(self, books: Snapshot) -> None:
+        """As `store.cut.cut`: the ledger begins with `books`, the rows up to them go."""
+        self.check()
+        del self.entries[: books.version - self.archived]
+        self.opening = books
 
 
 class MemoryJournal:
@@ -94,30 +108,29 @@ class MemoryLedgerStore:
         if not kept:
             return
         self._check_writable()
-        last = len(self._disk.entries)
+        last = self.last_version()
         if first_version != last + 1:
             raise StoreFailed(f"the ledger ends at version {last}, the batch starts at {first_version}")
         if plan_id is not None:
             self._remember(plan_id, first_version, last + len(kept))
         self._disk.entries.extend(kept)
 
+    def opening(self) -> Snapshot | None:
+        """As `LedgerStore.opening`."""
+        return self._disk.opening
+
     def read(self, after: int = 0, limit: int = 10_000) -> list[tuple[int, AnyEntry]]:
         """As `LedgerStore.read`."""
-        return list(enumerate(self._disk.entries[after : after + limit], after + 1))
+        return list(islice(self._after(after), limit))
 
-    def rows(
-        self,
-        job: JobId | None = None,
-        user: UserId | None = None,
-        share: ShareId | None = None,
-        after: int = 0,
-        limit: int = 10_000,
-    ) -> list[tuple[int, AnyEntry]]:
+    def rows(self, about: About, after: int = 0, limit: int = 10_000) -> list[tuple[int, AnyEntry]]:
         """As `LedgerStore.rows`."""
-        asked = (("job", job), ("user_id", user), ("share", share))
-        wanted = {name: str(value) for name, value in asked if value is not None}
-        numbered = enumerate(islice(self._disk.entries, after, None), after + 1)
-        return list(islice(((version, entry) for version, entry in numbered if _names(entry, wanted)), limit))
+        return list(islice(((version, entry) for version, entry in self._after(after) if _is(entry, about)), limit))
+
+    def _after(self, after: int) -> Iterator[tuple[int, AnyEntry]]:
+        begun = self._disk.archived
+        after = max(after, begun)
+        return enumerate(islice(self._disk.entries, after - begun, None), after + 1)
 
     def remembered(self, plan_id: str) -> tuple[int, int] | None:
         """As `LedgerStore.remembered`."""
@@ -135,7 +148,7 @@ class MemoryLedgerStore:
 
     def last_version(self) -> int:
         """The version of the last entry; 0 for an empty ledger."""
-        return len(self._disk.entries)
+        return self._disk.archived + len(self._disk.entries)
 
     def verify_chain(self) -> list[int]:
         """Always empty."""
@@ -158,9 +171,13 @@ class MemoryLedgerStore:
             del known[next(iter(known))]
 
 
-def _names(entry: AnyEntry, wanted: dict[str, str]) -> bool:
+def _is(entry: AnyEntry, about: About) -> bool:
     said = columns(entry)
-    return all(said[name] == value for name, value in wanted.items())
+    asked = (("job", about.job), ("user_id", about.user), ("share", about.share))
+    if any(wanted is not None and said[name] != wanted for name, wanted in asked):
+        return False
+    not_before, before = about.since_ms is None or entry.at_ms >= about.since_ms, about.until_ms
+    return not_before and (before is None or entry.at_ms < before)
 
 
 def _fenced(stream: str, writer: int, now: int) -> StoreFailed:

@@ -3,8 +3,22 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from raysched.core.entries import AnyEntry
 from raysched.core.model import JobId, ShareId, UserId
+from raysched.core.snapshot import Snapshot
+
+
+class About(Struct, frozen=True):
+    """Which rows are asked for: those that name all of these (commits and releases name the job alone), decided at or
+    after `since_ms` and before `until_ms`. What is None does not matter."""
+
+    job: JobId | None = None
+    user: UserId | None = None
+    share: ShareId | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
 
 
 class LedgerTable(Protocol):
@@ -16,19 +30,18 @@ class LedgerTable(Protocol):
         Without entries nothing is written or remembered. Raises StoreFailed: nothing was kept."""
         ...
 
-    def read(self, after: int = 0, limit: int = 10_000) -> list[tuple[int, AnyEntry]]:
-        """(version, entry) with a version above `after`, in order, at most `limit`. Raises CorruptStore."""
+    def opening(self) -> Snapshot | None:
+        """The books with which the rows begin; None: they begin with version 1. Raises CorruptStore."""
         ...
 
-    def rows(
-        self,
-        job: JobId | None = None,
-        user: UserId | None = None,
-        share: ShareId | None = None,
-        after: int = 0,
-        limit: int = 10_000,
-    ) -> list[tuple[int, AnyEntry]]:
-        """As `read`, but only entries that name this job, user and share (commits and releases name the job alone)."""
+    def read(self, after: int = 0, limit: int = 10_000) -> list[tuple[int, AnyEntry]]:
+        """(version, entry) with a version above `after`, in order, at most `limit`; archived rows are not among them.
+
+        Raises CorruptStore."""
+        ...
+
+    def rows(self, about: About, after: int = 0, limit: int = 10_000) -> list[tuple[int, AnyEntry]]:
+        """As `read`, but only entries about this."""
         ...
 
     def remembered(self, plan_id: str) -> tuple[int, int] | None:

@@ -1,13 +1,15 @@
 """The tables. They are read by people with SQL, so names are whole words and payloads are JSON text.
 
 `heads` holds, per stream, who may write it, its last number and (ledger) its last digest. It is changed in the same
-transaction as the rows, so a row that disappeared from the end is noticed."""
+transaction as the rows, so a row that disappeared from the end is noticed. `openings` holds the books with which the
+ledger begins when its oldest rows were archived (openings.py)."""
 
 from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+WITH_OPENINGS: Final = 2  # the first schema with the table `openings`
 
 # SQLite takes only INTEGER as the row's own key; a BIGINT key would be a second tree to write.
 _Number = BigInteger().with_variant(Integer(), "sqlite")
@@ -66,11 +68,23 @@ ledger = Table(
     Column("digest", String, nullable=False),
 )
 
-for _name in ("job", "share", "user_id", "pool", "admission_state", "reason", "kind", "acted_by"):
-    # Partial: most rows lack most of these, and every index entry is paid for in each append.
+# Partial: most rows lack most of these, and every index entry is paid for in each append. What has only a few values
+# (pool, state, reason, kind) has no index of its own: people ask for those together with a time.
+_FOUND_BY: Final = {"job": "version", "user_id": "at_ms", "share": "at_ms", "acted_by": "at_ms"}
+for _name, _then in _FOUND_BY.items():
     _given = ledger.c[_name].is_not(None)
-    Index(f"ledger_by_{_name}", _name, "version", sqlite_where=_given, postgresql_where=_given, _table=ledger)
+    Index(f"ledger_of_{_name}", _name, _then, sqlite_where=_given, postgresql_where=_given, _table=ledger)
 Index("ledger_by_at_ms", ledger.c.at_ms)
+
+openings = Table(
+    "openings",
+    metadata,
+    Column("version", _Number, primary_key=True, autoincrement=False),
+    Column("chain", String, nullable=False),
+    Column("books", Text),
+    Column("digest", String, nullable=False),
+    Column("sealed_after", BigInteger, nullable=False),
+)
 
 plans = Table(
     "plans",

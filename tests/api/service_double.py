@@ -275,7 +275,7 @@ class ServiceDouble:
     def alerts(self) -> list[Row]:
         return [{"alert": "NO_SPARE", "text": "n7 failed and no equal spare is there", "since_ms": NOW_MS}]
 
-    def ledger_rows(self, job: str | None = None, after: int = 0, limit: int = 100) -> list[Row]:
+    def ledger_rows(self, job: str | None = None, after: int = 0, limit: int = 100, **about: object) -> list[Row]:
         return [row for row in self.posted if row["version"] > after][:limit]
 
     def records(self, job: str) -> list[Row]:

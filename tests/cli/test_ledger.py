@@ -1,5 +1,6 @@
 """`raysched ledger`: rows, decisions with everything they were made from, and whether all of it still agrees."""
 
+import gzip
 import sqlite3
 from pathlib import Path
 
@@ -118,8 +119,69 @@ def test_a_row_that_is_gone_or_cannot_be_read_is_named(desk: Desk, store: Path, 
     assert "version 3: cannot be read" in ran.stdout and "not what was appended: version 3" in ran.stdout
 
 
+def test_old_rows_are_archived_and_verified_with_the_rest(desk: Desk, store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "old.jsonl.gz"
+    rows = answer(desk("ledger", "verify", "--store", str(store), "--json"))["rows"]
+    shown = desk.done("ledger", "archive", "--store", str(store), "--version", "3", "--to", str(file))
+    assert f"rows 1 to 3 are in {file}" in shown and "the ledger's file had" in shown
+    live = desk.done("ledger", "verify", "--store", str(store))
+    assert "rows up to version 3 are archived and were not looked at" in live and "all rows agree" in live
+    both = desk.done("ledger", "verify", "--store", str(store), "--archive", str(file))
+    assert f"{rows} rows" in both and "archived" not in both and "all rows agree" in both
+    assert "3 rows" in desk.done("ledger", "verify", "--archive", str(file))
+
+
+def test_rows_from_before_a_time_or_an_age_are_archived(desk: Desk, store: Path, tmp_path: Path) -> None:
+    words = ("ledger", "archive", "--store", str(store), "--to", str(tmp_path / "old.gz"))
+    assert "nothing to archive" in said(desk(*words, "--before", "1970-01-01T00:00:00Z"), 1)
+    assert "nothing to archive" in said(desk(*words, "--before", "36500d"), 1)
+    done = answer(desk(*words, "--before", "2100-01-01T00:00:00Z", "--json"))
+    assert done["first"] == 1 and done["last"] == desk.service.version
+
+
+def test_an_archive_that_was_edited_is_exit_status_1(desk: Desk, store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "old.jsonl.gz"
+    desk.done("ledger", "archive", "--store", str(store), "--version", "3", "--to", str(file))
+    file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes()).replace(b'"at_ms":', b'"at_ms": ')))
+    ran = desk("ledger", "verify", "--store", str(store), "--archive", str(file))
+    assert ran.exit_code == 1 and "rows 1 to 3 are not what was appended" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--version", "99"), "cannot be archived up to 99"),
+        (("--version", "3", "--before", "90d"), "say either --before or --version"),
+        ((), "say either --before or --version"),
+        (("--before", "tomorrow"), "must be a time such as 2026-01-01T18:00:00Z or an age such as 90d"),
+    ],
+)
+def test_an_archive_that_cannot_be_made_is_one_line(
+    desk: Desk, store: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    file = tmp_path / "old.gz"
+    ran = desk("ledger", "archive", "--store", str(store), "--to", str(file), *words)
+    assert message in said(ran, 1) and not file.exists()
+    nowhere = desk("ledger", "archive", "--store", str(store), "--to", "/nowhere/old.gz", "--version", "3")
+    assert "No such file" in said(nowhere, 1)
+
+
+def test_rows_are_listed_by_user_share_and_time(desk: Desk) -> None:
+    everything = answer(desk("ledger", "rows", "--json"))
+    mine = answer(desk("ledger", "rows", "--user", "root", "--share", "nlp", "--json"))
+    assert 0 < len(mine) < len(everything)
+    assert all(row["entry"]["record"]["user"] == "root" for row in mine)
+    assert answer(desk("ledger", "rows", "--until", "1970-01-01T00:00:00Z", "--json")) == []
+    assert answer(desk("ledger", "rows", "--since", "1970-01-01T00:00:00Z", "--json")) == everything
+    assert "must name a zone" in said(desk("ledger", "rows", "--since", "2026-01-01"), 1)
+
+
 def test_a_store_that_is_not_there_is_one_line(desk: Desk, tmp_path: Path) -> None:
-    assert "there is no store to read" in said(desk("ledger", "verify", "--store", str(tmp_path / "none.db")), 1)
+    store = str(tmp_path / "none.db")
+    assert "there is no store to read" in said(desk("ledger", "verify", "--store", store), 1)
+    archiving = desk("ledger", "archive", "--store", store, "--to", str(tmp_path / "old.gz"), "--version", "3")
+    assert "there is no store to read" in said(archiving, 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_unsound_books_are_exit_status_1(desk: Desk) -> None:

@@ -32,8 +32,9 @@ from raysched.core.model import (
     Sharing,
     UserId,
 )
+from raysched.core.pools import Node
 from raysched.core.record import AdmissionRecord
-from raysched.core.state import Job, Node
+from raysched.core.state import Job
 from raysched.core.units import GPU, Amounts
 from raysched.sim.simulation import Runtime, Simulation
 

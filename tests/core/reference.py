@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from raysched.core.accounts import Ask
 from raysched.core.limits import resolve
 from raysched.core.model import Override, PoolId, Share, ShareId, UserId
-from raysched.core.quota import Ask
 from raysched.core.units import GPU, MODEL_PREFIX, Amounts, Kind
 
 Key = tuple[str, ...]

@@ -3,7 +3,7 @@
 import pytest
 
 from raysched.core.limits import LimitBook, resolve
-from raysched.core.model import GroupId, LimitRule, Limits, PoolId, ShareId, UserId
+from raysched.core.model import GroupId, LimitRule, Limits, PoolId, Share, ShareId, UserId
 
 ANN, ML, WEB = UserId("ann"), GroupId("ml"), GroupId("web")
 
@@ -49,7 +49,8 @@ def test_the_default_counts_only_where_no_other_rule_does() -> None:
 def test_a_group_rule_counts_for_each_member_or_for_all_together(mode: str) -> None:
     book = LimitBook()
     book.set_groups({ML: (ANN, UserId("bob"))})
-    book._limits[("share", "a")] = limits("smallest_gpu", LimitRule(4, group=ML, mode=mode))  # type: ignore[arg-type]
-    book.add(ShareId("a"), UserId("bob"), PoolId("main"), {"gpu": 3}, 1)
+    rule = LimitRule(4, group=ML, mode=mode)  # type: ignore[arg-type]
+    book.set_shares({ShareId("a"): Share(ShareId("a"), {}, limits=limits("smallest_gpu", rule))})
+    book.add(book.people(ShareId("a"), PoolId("main")), UserId("bob"), "training", {"gpu": 3}, 1)
     [row] = book.rows(ShareId("a"), ANN, PoolId("main"), {"gpu": 3})
     assert row.used == (3 if mode == "total" else 0)

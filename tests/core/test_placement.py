@@ -7,8 +7,9 @@ import pytest
 
 from raysched.core.model import Bundle, JobId, NodeId, NodeSpec, PoolId
 from raysched.core.placement import Ground, Placed, Unplaced, place
+from raysched.core.pools import Node
 from raysched.core.room import Room
-from raysched.core.state import Node, State
+from raysched.core.state import State
 from raysched.core.units import add_into
 from tests.core.language import cluster, job
 

@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
+from raysched.core.accounts import Ask
 from raysched.core.model import PoolId, Share, ShareId, Sharing, UserId
-from raysched.core.quota import Ask, QuotaTree
+from raysched.core.quota import QuotaTree
 from tests.core import trees
 from tests.core.reference import Books
 
@@ -91,12 +92,16 @@ def sums(tree: QuotaTree) -> object:
     accounts = {
         key: (
             {kind: n for kind, n in account.used.items() if n},
-            {w: used for w, used in account.used_by_workload.items() if used},
+            {w: used for w, all_used in account.used_by_workload().items() if (used := _counted(all_used))},
         )
         for key, account in tree.accounts.items()
     }
     commons = {key: (common.lendable, common.taken) for key, common in tree.commons.items()}
     return {key: value for key, value in accounts.items() if value != ({}, {})}, commons, tree.limits.used
+
+
+def _counted(amounts: dict[str, int]) -> dict[str, int]:
+    return {kind: amount for kind, amount in amounts.items() if amount}
 
 
 # ── what the random trees found ───────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 from random import Random
 
+from raysched.core.accounts import Ask
 from raysched.core.model import (
     BorrowLimit,
     CohortId,
@@ -15,7 +16,7 @@ from raysched.core.model import (
     Sharing,
     UserId,
 )
-from raysched.core.quota import Ask, QuotaTree
+from raysched.core.quota import QuotaTree
 from tests.core.reference import Books
 
 KINDS = ("gpu", "gpu:H100", "gpu:A100", "cpu", "disks")

@@ -382,6 +382,10 @@ class Play:
             self.state_broken.append((1, why))
         if digest(service.state) != digest(self.jobs.state):
             self.state_broken.append((10, "the journal tells another state than the one that lives"))
+        made = plan(service.state, service.ledger, self.sim.clock.at_ms)
+        service.state.pending.wake_all()
+        if plan(service.state, service.ledger, self.sim.clock.at_ms) != made:
+            self.state_broken.append((10, "who looks at every job plans something else"))
         if ledger_digest(service.ledger) != ledger_digest(self.sim.quota.ledger):
             self.state_broken.append((10, "the scheduler's copy of the ledger is not the ledger"))
 

@@ -8,14 +8,17 @@ import msgspec
 import pytest
 
 from raysched.core import diagnosis, job_changes, transitions
+from raysched.core.accounts import Account
 from raysched.core.admission import assess
 from raysched.core.admit import Admission
 from raysched.core.limits import LimitBook
+from raysched.core.lines import Alike, Queues
 from raysched.core.making import Making
 from raysched.core.placement import Placed, Trial
-from raysched.core.quota import Account, QuotaTree
+from raysched.core.pools import Node
+from raysched.core.quota import QuotaTree
 from raysched.core.room import Room
-from raysched.core.state import Node, State
+from raysched.core.state import State
 from raysched.runtime import service
 from raysched.runtime.loop import Loop
 from tests.model.histories import history
@@ -66,7 +69,7 @@ def lenders_accept_any_work(patch: pytest.MonkeyPatch) -> None:
 def what_others_have_taken_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     def _available(self: QuotaTree, account: Account, kind: str) -> int:
         local, used = account.local.get(kind, 0), account.used.get(kind, 0)
-        lent = self._common(account).lendable.get(kind, 0)
+        lent = account.common.lendable.get(kind, 0)
         return max(0, local - used) + (lent if account.borrows else account.owned(kind) - max(local, used))
 
     patch.setattr(QuotaTree, "_available", _available)
@@ -151,6 +154,21 @@ def priorities_are_not_journaled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Loop, "record", forgetful)
 
 
+def who_sleeps_is_never_woken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queues, "rouse", lambda self, seen, eased: None)
+
+
+def only_the_first_of_equal_asks_is_ever_looked_at(patch: pytest.MonkeyPatch) -> None:
+    sleep = Alike.sleep
+
+    def all_sleep(self: Alike, user: Any) -> None:
+        for each in list(self.lines):
+            if each not in self.asleep:
+                sleep(self, each)
+
+    patch.setattr(Alike, "sleep", all_sleep)
+
+
 MISTAKES: list[tuple[int, Patch]] = [
     (1, attachables_are_not_counted),
     (1, reported_gpus_are_counted_from_zero),
@@ -170,6 +188,8 @@ MISTAKES: list[tuple[int, Patch]] = [
     (10, turns_depend_on_what_was_planned_before),
     (10, a_plan_changes_the_state),
     (10, priorities_are_not_journaled),
+    (10, who_sleeps_is_never_woken),
+    (10, only_the_first_of_equal_asks_is_ever_looked_at),
 ]
 
 

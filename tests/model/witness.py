@@ -10,8 +10,8 @@ from msgspec import structs
 
 from raysched.core import entries as e
 from raysched.core import events as ev
+from raysched.core.accounts import Ask
 from raysched.core.model import ACTIVE, JobId, NodeId, Override, Placement, PoolId, Share, ShareId, placement_nodes
-from raysched.core.quota import Ask
 from raysched.core.state import Job, State
 from raysched.core.transitions import apply
 from raysched.core.units import add_into

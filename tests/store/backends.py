@@ -5,12 +5,20 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from msgspec import structs
+from sqlalchemy import select
 
+from raysched.core.ledger import Ledger
+from raysched.core.snapshot import Snapshot, snapshot
 from raysched.runtime.ports import Journal
+from raysched.store import openings
+from raysched.store.cut import cut, sweep
+from raysched.store.database import Database
 from raysched.store.journal import SqlJournal
 from raysched.store.ledger_store import LedgerStore
 from raysched.store.memory import MemoryDisk, MemoryJournal, MemoryLedgerStore
 from raysched.store.ports import LedgerTable
+from raysched.store.schema import ledger
 from tests.store.postgres_server import shared_server
 
 NAMES = ("memory", "memory through codec", "sqlite", "postgres")
@@ -40,6 +48,21 @@ class Backend:
         ledger = LedgerStore(self.url, keep_plans=keep_plans)
         self._open.callback(ledger.close)
         return ledger
+
+    def cut(self, version: int) -> Snapshot:
+        """Let the ledger begin after `version`, with books of nothing, as if its rows were in an archive."""
+        books = structs.replace(snapshot(Ledger()), version=version)
+        if self.url is None:
+            self._disk.cut(books)
+            return books
+        database = Database(self.url, writer=True)
+        self._open.callback(database.close)
+        with database.read() as connection:
+            begun = openings.archived(connection)
+            digest = connection.scalar(select(ledger.c.digest).where(ledger.c.version == version))
+        cut(database, begun, books, str(digest))
+        sweep(database)
+        return books
 
     def close(self) -> None:
         """Closes whatever was opened."""

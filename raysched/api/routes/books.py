@@ -8,6 +8,7 @@ from raysched.api.doors import Base, Caller, DryRun, change
 from raysched.api.requests import OverrideIn, ReservationIn, SettingsIn
 from raysched.api.views import Applied, Changed, Checked, LedgerRow, Row, Verified
 
+LAST_MS = 2**62  # what fits into a database
 router = APIRouter(tags=["books"])
 
 
@@ -50,9 +51,13 @@ def ledger(
     job: str | None = None,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    user: str | None = None,
+    share: str | None = None,
+    since_ms: Annotated[int | None, Query(ge=0, le=LAST_MS, description="decided at or after")] = None,
+    until_ms: Annotated[int | None, Query(ge=0, le=LAST_MS, description="decided before")] = None,
 ) -> Any:
-    """Ledger rows with a version above `after`, in order."""
-    return client.ledger(job, after, limit)
+    """Ledger rows with a version above `after`, in order. Commits and releases name the job alone."""
+    return client.ledger(job, after, limit, user=user, share=share, since_ms=since_ms, until_ms=until_ms)
 
 
 @router.get("/ledger/verify", response_model=Verified)
