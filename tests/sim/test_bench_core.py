@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from raysched.core.check import check
-from raysched.sim.bench_core import World, measure, restart
+from raysched.sim.bench_core import measure, measure_apart
+from raysched.sim.bench_picture import draw_growth
+from raysched.sim.bench_restart import restart
+from raysched.sim.bench_world import World
 from raysched.store.memory import MemoryLedgerStore
 
 
@@ -16,12 +21,20 @@ def test_a_full_small_world_keeps_balanced_books() -> None:
     assert check(world.state, world.ledger) == []
 
 
-def test_every_decision_is_counted_on_disk_as_in_memory(tmp_path: Path) -> None:
-    in_memory, on_disk = measure(50, 300, ticks=3), measure(50, 300, ticks=3, directory=tmp_path)
-    assert in_memory.decisions == on_disk.decisions > 0
+def test_as_much_is_admitted_on_disk_as_in_memory_and_in_a_process_of_its_own(tmp_path: Path) -> None:
+    here, there = measure(50, 300, ticks=2), measure_apart(50, 300, tmp_path, ticks=2)
+    assert here.admitted == there.admitted > 50
+    assert (here.store, there.store) == ("memory", "disk")
+    assert there.job_bytes > 0
 
 
 def test_a_restart_finds_every_running_job(tmp_path: Path) -> None:
     found = restart(500, 100, tmp_path)
     assert found.running >= 100
     assert found.events > 500
+
+
+def test_growth_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    draw_growth([measure(nodes, 300, ticks=1) for nodes in (50, 60)], tmp_path / "growth.svg")
+    assert "<svg" in (tmp_path / "growth.svg").read_text()
