@@ -2,7 +2,7 @@
 
 import typer
 
-from raysched.cli import bench_core, bench_fgd, bench_muri, bench_ray
+from raysched.cli import bench_core, bench_fgd, bench_kueue, bench_ledger, bench_muri, bench_ray
 
 app = typer.Typer(help="Measure raysched, each time next to a yardstick.", no_args_is_help=True)
 
@@ -12,5 +12,5 @@ def bench() -> None:
     """Measure raysched, each time next to a yardstick."""
 
 
-for module in (bench_core, bench_ray, bench_fgd, bench_muri):
+for module in (bench_core, bench_ledger, bench_ray, bench_fgd, bench_muri, bench_kueue):
     module.register(app)

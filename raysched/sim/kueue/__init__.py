@@ -1,0 +1,1 @@
+"""Kueue's performance generators, played on the real service, loop, books and core under the virtual clock."""
