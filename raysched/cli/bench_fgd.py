@@ -44,6 +44,7 @@ def fgd(
         typer.Option(min=2, metavar="PODS", help="also let the queue reorder so many pods", show_default=False),
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="runs at the same time")] = max(1, os.cpu_count() or 1),
+    picture: Annotated[Path | None, typer.Option(help="draw the first workload and seed, to this file")] = None,
 ) -> None:
     """GPU allocation when 130 % of the capacity has been asked for; published means in brackets."""
     table_of = _needs_numpy()
@@ -55,6 +56,10 @@ def fgd(
     count = seeds or (FULL_SEEDS if full else QUICK_SEEDS)
     chosen = range(first_seed, first_seed + count)
     found = _run(traces, [*settings, *reordered], chosen, processes)
+    if picture is not None:
+        from raysched.sim.fgd.picture import draw_curves
+
+        draw_curves(traces, names[0], first_seed, picture)
     if as_json:
         print_json([_row(cell, chosen) for cell in found])
         return
@@ -72,8 +77,9 @@ def _needs_numpy() -> Any:
 
 def _policies() -> tuple[str, ...]:
     from raysched.sim.fgd.experiment import POLICIES
+    from raysched.sim.fgd.live import LIVE
 
-    return tuple(POLICIES)
+    return (*POLICIES, LIVE)
 
 
 def _run(traces: Path, settings: "list[Setting]", seeds: range, processes: int) -> "list[Cell]":
@@ -105,6 +111,7 @@ def _row(cell: "Cell", seeds: range) -> dict[str, Any]:
         "seeds": list(seeds),
         "allocation_percent": [round(value, 4) for value in cell.allocation],
         "mean_percent": round(cell.mean, 4),
+        "deviation_percent": round(cell.deviation, 4),
         "published_percent": None if cell.published is None else round(cell.published, 4),
         "seconds_per_run": round(cell.seconds, 3),
         "decisions_per_run": cell.decisions,
@@ -120,6 +127,7 @@ def _show(found: "list[Cell]", seeds: range) -> None:
     rows = [[name, *(_cell(by_key[name, p]) for p in policies), _margin(by_key, name)] for name in workloads]
     rows.append(["seconds a run", *(_seconds([by_key[name, p] for name in workloads]) for p in policies), ""])
     shown.print(table(["WORKLOAD", *(p.upper() for p in policies), "OVER PUBLISHED FGD"], rows, "nothing was run"))
+    shown.print(f"{OURS.upper()}: our policy under the same rules. LIVE: the placement of a running cluster")
     _show_windows([cell for cell in found if cell.setting.window > 1], by_key)
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from raysched.sim.fgd.expected_fill import ExpectedFill
 from raysched.sim.fgd.fleet import Flags, Fleet, Rows
 from raysched.sim.fgd.fragmentation import Fragmentation
+from raysched.sim.fgd.live import LIVE, Live
 from raysched.sim.fgd.policies import BestFit, Clustering, DotProduct, Packing, Policy, Random
 from raysched.sim.fgd.workload import Workload, arrivals, reordered
 from raysched.sim.traces.openb import OpenbNode
@@ -54,12 +55,18 @@ class Run(Struct, frozen=True):
 
 
 def run(workload: Workload, nodes: Sequence[OpenbNode], policy: str, seed: int, window: int = 1) -> Run:
-    """Play one policy with one seed. `window` above 1 lets the queue try the largest ask of so many pods first."""
+    """Play one policy of POLICIES, or LIVE, with one seed. `window` above 1 lets the queue try the largest ask of so
+    many pods first."""
     rng = np.random.default_rng(seed)
-    fleet = Fleet([nodes[i] for i in rng.permutation(len(nodes))])
+    ranked = [nodes[i] for i in rng.permutation(len(nodes))]
+    fleet = Fleet(ranked)
     order = reordered(workload, arrivals(workload, fleet.capacity_milli, rng), window)
     start = perf_counter()
-    scores = Scores(fleet, workload, POLICIES[policy](fleet, workload, rng))
+    scores: Scores | Live
+    if policy == LIVE:
+        scores = Live(ranked, workload)
+    else:
+        scores = Scores(fleet, workload, POLICIES[policy](fleet, workload, rng))
     asked, used, failed = 0, 0, 0
     asked_milli: list[int] = []
     used_milli: list[int] = []

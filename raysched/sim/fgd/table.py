@@ -51,9 +51,9 @@ def cells(traces: Path, settings: Sequence[Setting], seeds: Sequence[int], proce
     """Run everything. Yields None after each run, for a progress bar, and a cell after its last seed, in order of
     the settings. Raises TraceError before anything runs when a file cannot be read."""
     known = published.read_allocation(traces / published.FOLDER)
-    _nodes(traces)
+    nodes_of(traces)
     for workload in sorted({setting.workload for setting in settings}):
-        _workload(traces, workload)
+        workload_of_trace(traces, workload)
     asked = [(traces, setting, seed) for setting in settings for seed in seeds]
     done: list[tuple[float, float, int]] = []
     for index, result in enumerate(_results(asked, processes)):
@@ -77,15 +77,17 @@ def _results(asked: Sequence[tuple[Path, Setting, int]], processes: int) -> Iter
 
 def _one(asked: tuple[Path, Setting, int]) -> tuple[float, float, int]:
     traces, setting, seed = asked
-    result = run(_workload(traces, setting.workload), _nodes(traces), setting.policy, seed, setting.window)
+    result = run(workload_of_trace(traces, setting.workload), nodes_of(traces), setting.policy, seed, setting.window)
     return result.allocation_percent, result.seconds, result.arrivals
 
 
 @lru_cache
-def _nodes(traces: Path) -> tuple[OpenbNode, ...]:
+def nodes_of(traces: Path) -> tuple[OpenbNode, ...]:
+    """The nodes, read once. Raises TraceError."""
     return tuple(openb.read_nodes(traces / openb.FOLDER))
 
 
 @lru_cache
-def _workload(traces: Path, name: str) -> Workload:
+def workload_of_trace(traces: Path, name: str) -> Workload:
+    """A published workload, read once. Raises TraceError."""
     return workload_of(name, openb.read_pods(traces / openb.FOLDER, name))
