@@ -41,7 +41,6 @@ class Assessment(Struct, frozen=True, gc=False):
     ask: Ask
     placement: Placement | None
     drawing: reservation.Drawing
-    own: bool
 
 
 def decide(record: AdmissionRecord) -> Verdict:
@@ -82,21 +81,19 @@ def decide(record: AdmissionRecord) -> Verdict:
     return Verdict("ADMITTED_OVERRIDE" if override_used else "ADMITTED", None, override_used)
 
 
-def assess(draft: Draft, job: Job, option: Option, now_ms: int, own_only: bool = False) -> Assessment:
+def assess(draft: Draft, job: Job, option: Option, now_ms: int, skip_room: bool = False) -> Assessment:
     """Decide one job in one pool and model on the draft as it stands. Nothing is charged or placed.
 
-    `own_only` skips the search for room when the job does not fit its share's own quota: it will be asked again as
-    a borrower. `own` of the answer is exact then, and True otherwise."""
+    `skip_room`: the job will be asked again as a borrower, so nobody looks where it would go now."""
     state, ledger = draft.state, draft.ledger
     pool, model = option
     amounts = state.amounts(job, model)
     ask = Ask(job.share, job.user, pool, job.spec.workload, amounts)
-    own = not own_only or ledger.quota.fits_own(ask)
     quota_rows = ledger.quota.rows(ask)
     keep = reservation.kept(ledger, job.spec, job.share, pool, now_ms)
     draws = reservation.drawing(ledger, job.spec, job.share, pool, amounts, now_ms)
     blocked = first_over(quota_rows) is not None
-    skip = (blocked or not own) and not state.pool_room(pool).dubious
+    skip = (blocked or skip_room) and not state.pool_room(pool).dubious
     asked = job.bundles[0].count if len(job.bundles) == 1 else sum(bundle.count for bundle in job.bundles)
     found: Placed | Unplaced = Unplaced(0, asked) if skip else find_room(draft, job, option, keep)
     unreserved = found
@@ -118,7 +115,7 @@ def assess(draft: Draft, job: Job, option: Option, now_ms: int, own_only: bool =
         allowed = authority(ledger, job.user, job.share, pool, now_ms)
         structs.force_setattr(record, "override_authority", allowed)
     placement = found.placement if verdict.reason is None and isinstance(found, Placed) else None
-    return Assessment(record, ask, placement, draws, own)
+    return Assessment(record, ask, None if skip_room else placement, draws)
 
 
 def first_over(rows: tuple[QuotaRow, ...]) -> QuotaRow | None:

@@ -3,6 +3,8 @@ take turns, one job each (semantics 5.2a)."""
 
 from heapq import heapify, heappop, heappush
 
+from msgspec import Struct, field
+
 from raysched.core import entries as e
 from raysched.core.accounts import Ask
 from raysched.core.admission import Assessment, Option, assess, evidence_of, find_room
@@ -24,6 +26,23 @@ PARTS = 1_000_000  # a fraction of quota in use is compared in millionths
 def admit(making: Making) -> None:
     """Claim for every job that may start now, and record why the others looked at may not."""
     Admission(making).run()
+
+
+class Look(Struct):
+    """One look at a waiting job: its record as it stands, and of the places it was refused in, in order, the reasons
+    and the first record. `must_borrow`: it will be asked again as a borrower."""
+
+    job: Job
+    group: Alike
+    standing: AdmissionRecord | None
+    first: AdmissionRecord | None = None
+    reasons: list[Reason | None] = field(default_factory=list)
+    must_borrow: bool = False
+
+    def ask(self, option: Option) -> Ask:
+        """What it asks in a place."""
+        job, (pool, model) = self.job, option
+        return Ask(job.share, job.user, pool, job.spec.workload, self.group.amounts(model))
 
 
 class Admission:
@@ -110,7 +129,7 @@ class Admission:
     def _next(self, walk: Walk, own_only: bool, borrowers: set[ShareId]) -> bool:
         """Go on with a share until one of its jobs starts; False when none is left."""
         while (found := walk.next()) is not None:
-            job_id, group, user, choice = found
+            job_id, group, _, choice = found
             # Who got in with the first step still stands in the queues until the plan is folded.
             if job_id in self.admitted:
                 walk.passed(starts=False)
@@ -119,68 +138,56 @@ class Admission:
             if job.retry_ms > self.making.now_ms:
                 self.making.wake(job.retry_ms)
                 walk.passed(starts=False)
-            elif self._try(walk, job, group, choice, own_only, borrowers):
+                continue
+            look = Look(job, group, self.making.ledger.records.get(job_id))
+            if self._starts(look, choice, own_only):
                 walk.passed(starts=True)
                 return True
             if self.full:
                 return False
+            self._refused(walk, look, borrowers)
         return False
 
-    def _try(
-        self, walk: Walk, job: Job, group: Alike, choice: list[Option], own_only: bool, borrowers: set[ShareId]
-    ) -> bool:
-        standing = self.making.ledger.records.get(job.job)
-        first: AdmissionRecord | None = None
-        reasons: list[Reason | None] = []
-        must_borrow = False
+    def _starts(self, look: Look, choice: list[Option], own_only: bool) -> bool:
+        """Try the options in order; the look holds what was found in those that refused."""
         for option in choice:
-            known = None
-            if first is not None or _is_refusal(standing, option):
-                known = self._known(job, group, option)
-            if known is not None and (first is not None or (standing is not None and standing.reason == known)):
-                first = standing if first is None else first
-                reasons.append(known)
+            reason = self._standing(look, option)
+            if reason is not None:
+                look.first = look.first or look.standing
+                look.reasons.append(reason)
                 continue
-            if own_only and self._borrows(job, group, option):
-                must_borrow = True
-                reasons.append(None)
+            borrows = own_only and not self.making.ledger.quota.fits_own(look.ask(option))
+            if borrows and self._asked_again(look, option):
+                look.must_borrow = True
+                look.reasons.append(None)
                 continue
-            found = assess(self.making.draft, job, option, self.making.now_ms, own_only)
-            if found.placement is not None and (found.own or not own_only):
-                return self._admit(job, found, option)
-            self._remember(group, option, found, own_only)
-            must_borrow = must_borrow or not (found.own or found.record.reason in HELD_ALONE)
-            first = found.record if first is None else first
-            reasons.append(found.record.reason)
-        self._refused(walk, job, group, reasons, first, must_borrow, borrowers)
+            found = assess(self.making.draft, look.job, option, self.making.now_ms, skip_room=borrows)
+            if found.placement is not None:
+                return self._admit(look.job, found, option)
+            if not borrows:
+                self._remember(look.group, option, found.record)
+            look.must_borrow = look.must_borrow or (borrows and found.record.reason not in HELD_ALONE)
+            look.first = look.first or found.record
+            look.reasons.append(found.record.reason)
         return False
 
-    def _refused(
-        self,
-        walk: Walk,
-        job: Job,
-        group: Alike,
-        reasons: list[Reason | None],
-        first: AdmissionRecord | None,
-        must_borrow: bool,
-        borrowers: set[ShareId],
-    ) -> None:
-        """What a refusal means for those behind the job."""
-        reason = first.reason if first is not None else None
-        if HELD_ALONE.isdisjoint(reasons) and not self.personal:
+    def _refused(self, walk: Walk, look: Look, borrowers: set[ShareId]) -> None:
+        """What a refusal means for those behind the job, and what is recorded of it."""
+        job, group = look.job, look.group
+        if HELD_ALONE.isdisjoint(look.reasons) and not self.personal:
             walk.closed()
-        if must_borrow:
+        if look.must_borrow:
             borrowers.add(job.share)
             walk.refused(None)
             return
-        if first is not None and first is not self.making.ledger.records.get(job.job):
-            self.blocked[job.job] = (first, len(self.making.entries))
+        if look.first is not None and look.first is not look.standing:
+            self.blocked[job.job] = (look.first, len(self.making.entries))
         else:
             # Nothing has changed, so nothing is decided and nothing recorded.
             self.blocked.pop(job.job, None)
-            if BY_LIMIT.issuperset(reasons) and self._is_clear(group):
+            if BY_LIMIT.issuperset(look.reasons) and self._is_clear(group):
                 self.tired[group, job.user] = None
-        walk.refused(reason)
+        walk.refused(None if look.first is None else look.first.reason)
 
     def _is_clear(self, group: Alike) -> bool:
         """Whether nothing but a limit can have decided, whatever option it was."""
@@ -200,44 +207,43 @@ class Admission:
         self.blocked.pop(job.job, None)
         return True
 
-    def _known(self, job: Job, group: Alike, option: Option) -> Reason | None:
-        """What blocks the job here, where that is sure without a decision: a limit or quota does, or its shape found no
-        room this tick."""
-        pool, model = option
-        if pool in self.unclear and not self._is_evident(job, group, option):
+    def _standing(self, look: Look, option: Option) -> Reason | None:
+        """Why the job is refused here, where that is sure without a decision: a limit or quota refuses it, or its shape
+        found no room this tick. In the first place of all, only if its standing record says just that."""
+        if look.first is not None:
+            return self._known(look, option)
+        last = look.standing
+        if last is None or last.reason is None or (last.pool, last.model) != option:
             return None
-        ask = Ask(job.share, job.user, pool, job.spec.workload, group.amounts(model))
-        blocks = self.making.ledger.quota.first_block(ask)
-        return self.no_room.get((option, group.shape)) if blocks is None else blocks
+        reason = self._known(look, option)
+        return reason if reason == last.reason else None
 
-    def _is_evident(self, job: Job, group: Alike, option: Option) -> bool:
+    def _known(self, look: Look, option: Option) -> Reason | None:
+        if option[0] in self.unclear and not self._is_evident(look, option):
+            return None
+        blocks = self.making.ledger.quota.first_block(look.ask(option))
+        return self.no_room.get((option, look.group.shape)) if blocks is None else blocks
+
+    def _is_evident(self, look: Look, option: Option) -> bool:
         """Whether nodes that are not evidence make no difference to this shape: it fits without them, or not even with
         them. Worked out once for all alike, until somebody else takes room in the pool."""
         pool, ledger = option[0], self.making.ledger
         if ledger.reservations or pool in ledger.reported or not self.making.state.pool_room(pool).reported:
             return False
-        mark, known = self.placed.get(pool, 0), self.evident.get((option, group.shape))
+        key = (option, look.group.shape)
+        mark, known = self.placed.get(pool, 0), self.evident.get(key)
         if known is None or known[0] != mark:
             draft = self.making.draft
-            fits = isinstance(find_room(draft, job, option, NOTHING_KEPT), Placed)
-            known = (mark, fits or evidence_of(draft, job, option)[0] == "VALID")
-            self.evident[option, group.shape] = known
+            fits = isinstance(find_room(draft, look.job, option, NOTHING_KEPT), Placed)
+            known = self.evident[key] = (mark, fits or evidence_of(draft, look.job, option)[0] == "VALID")
         return known[1]
 
-    def _borrows(self, job: Job, group: Alike, option: Option) -> bool:
-        """Whether the job is sure to be asked again as a borrower, so that nothing need be decided now."""
-        pool, model = option
-        if pool in self.unclear and not self._is_evident(job, group, option):
+    def _asked_again(self, look: Look, option: Option) -> bool:
+        """Whether a job that must borrow is sure to be asked again as a borrower, so that nothing is decided now."""
+        if option[0] in self.unclear and not self._is_evident(look, option):
             return False
-        quota, ask = self.making.ledger.quota, Ask(job.share, job.user, pool, job.spec.workload, group.amounts(model))
-        return not quota.fits_own(ask) and quota.first_block(ask) not in HELD_ALONE
+        return self.making.ledger.quota.first_block(look.ask(option)) not in HELD_ALONE
 
-    def _remember(self, group: Alike, option: Option, found: Assessment, own_only: bool) -> None:
-        reason = found.record.reason
-        if reason in NO_ROOM and not found.record.reserved_by_others and (found.own or not own_only):
-            self.no_room[option, group.shape] = reason
-
-
-def _is_refusal(record: AdmissionRecord | None, option: Option) -> bool:
-    """Whether the record refuses a job in this place."""
-    return record is not None and record.reason is not None and (record.pool, record.model) == option
+    def _remember(self, group: Alike, option: Option, record: AdmissionRecord) -> None:
+        if record.reason in NO_ROOM and not record.reserved_by_others:
+            self.no_room[option, group.shape] = record.reason
