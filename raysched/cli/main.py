@@ -16,6 +16,7 @@ from raysched.cli import (
     nodes,
     scenario,
     shares,
+    sim,
     submitting,
 )
 from raysched.cli.root import RootGroup
@@ -49,5 +50,6 @@ for module in (cluster, submitting, jobs, shares, nodes, books, applying):
 app.add_typer(admin.app, name="admin")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(scenario.app, name="scenario")
+app.add_typer(sim.app, name="sim")
 app.add_typer(bench.app, name="bench")
 app.add_typer(importing.app, name="import")

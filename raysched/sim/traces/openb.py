@@ -6,10 +6,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from raysched.sim.traces.reading import TraceError, rows
+from raysched.sim.traces.reading import Row, TraceError, rows
 
 FOLDER = "alibaba-gpu-v2023"
 NODES_FILE = "openb_node_list_gpu_node.csv.gz"
+ASKS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 MOST_GPUS = 8
 LEAST_CPU_MILLI = 100  # what a pod that asks for no CPU counts as
 
@@ -35,6 +36,17 @@ class OpenbPod(Struct, frozen=True):
     models: tuple[str, ...]
 
 
+class OpenbRun(Struct, frozen=True):
+    """How a pod went in the trace, in seconds from its start. `scheduled_s` None: it was still pending at the end;
+    `deleted_s` of a pod that ran on is the end of the trace."""
+
+    pod: OpenbPod
+    qos: str
+    created_s: int
+    scheduled_s: int | None
+    deleted_s: int
+
+
 def read_nodes(folder: Path) -> list[OpenbNode]:
     """The 1,213 nodes with GPUs. Raises TraceError."""
     found: list[OpenbNode] = []
@@ -50,18 +62,37 @@ def read_nodes(folder: Path) -> list[OpenbNode]:
 
 def read_pods(folder: Path, workload: str) -> list[OpenbPod]:
     """The pods of one workload (`default`, `gpuspec33`, …), by name. Raises TraceError."""
-    found: list[OpenbPod] = []
-    for row in rows(_pods_file(folder, workload), ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")):
-        gpus = row.whole("num_gpu")
-        if gpus > MOST_GPUS:
-            raise row.error(f"num_gpu: {gpus} is above {MOST_GPUS}")
-        milli = min(max(row.whole("gpu_milli"), 1), 1000) if gpus else 0
-        if gpus > 1 and milli < 1000:
-            raise row.error(f"gpu_milli: {milli} of each of {gpus} GPUs; only one GPU can be shared")
-        models = tuple(sorted(set((row.optional("gpu_spec") or "").split("|")) - {""}))
-        cpu_milli = row.whole("cpu_milli") or LEAST_CPU_MILLI
-        found.append(OpenbPod(row.text("name"), cpu_milli, row.whole("memory_mib"), gpus, milli, models))
+    found = [_pod(row) for row in rows(_pods_file(folder, workload), ASKS)]
     return sorted(found, key=lambda pod: pod.name)
+
+
+def read_runs(folder: Path, workload: str) -> list[OpenbRun]:
+    """The pods of one workload with their times, by creation; equal times by name. Raises TraceError, also for the
+    workloads whose files have no times."""
+    file = _pods_file(folder, workload)
+    found = [
+        OpenbRun(
+            _pod(row),
+            row.text("qos"),
+            row.whole("creation_time"),
+            row.whole("scheduled_time") if row.optional("scheduled_time") is not None else None,
+            row.whole("deletion_time"),
+        )
+        for row in rows(file, (*ASKS, "qos", "creation_time", "deletion_time", "scheduled_time"))
+    ]
+    return sorted(found, key=lambda run: (run.created_s, run.pod.name))
+
+
+def _pod(row: Row) -> OpenbPod:
+    gpus = row.whole("num_gpu")
+    if gpus > MOST_GPUS:
+        raise row.error(f"num_gpu: {gpus} is above {MOST_GPUS}")
+    milli = min(max(row.whole("gpu_milli"), 1), 1000) if gpus else 0
+    if gpus > 1 and milli < 1000:
+        raise row.error(f"gpu_milli: {milli} of each of {gpus} GPUs; only one GPU can be shared")
+    models = tuple(sorted(set((row.optional("gpu_spec") or "").split("|")) - {""}))
+    cpu_milli = row.whole("cpu_milli") or LEAST_CPU_MILLI
+    return OpenbPod(row.text("name"), cpu_milli, row.whole("memory_mib"), gpus, milli, models)
 
 
 def workloads(folder: Path) -> list[str]:
