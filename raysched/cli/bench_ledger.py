@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def ledger(
     as_json: Json = False,
-    full: Annotated[bool, typer.Option("--full", help=f"{FULL:,} rows; about an hour")] = False,
+    full: Annotated[bool, typer.Option("--full", help=f"{FULL:,} rows; about 40 minutes")] = False,
     rows: Annotated[int | None, typer.Option(min=50_000, help="so many rows")] = None,
     folder: Annotated[Path | None, typer.Option(help="an existing folder on the disk to be measured")] = None,
 ) -> None:

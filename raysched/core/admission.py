@@ -81,17 +81,23 @@ def decide(record: AdmissionRecord) -> Verdict:
     return Verdict("ADMITTED_OVERRIDE" if override_used else "ADMITTED", None, override_used)
 
 
-def assess(draft: Draft, job: Job, option: Option, now_ms: int, skip_room: bool = False) -> Assessment:
+def assess(
+    draft: Draft, job: Job, option: Option, now_ms: int, skip_room: bool = False, ask: Ask | None = None
+) -> Assessment:
     """Decide one job in one pool and model on the draft as it stands. Nothing is charged or placed.
 
-    `skip_room`: the job will be asked again as a borrower, so nobody looks where it would go now."""
+    `skip_room`: the job will be asked again as a borrower, so nobody looks where it would go now. `ask`: what it asks
+    there, if the caller has it."""
     state, ledger = draft.state, draft.ledger
     pool, model = option
-    amounts = state.amounts(job, model)
-    ask = Ask(job.share, job.user, pool, job.spec.workload, amounts)
+    if ask is None:
+        ask = Ask(job.share, job.user, pool, job.spec.workload, state.amounts(job, model))
+    amounts = ask.amounts
     quota_rows = ledger.quota.rows(ask)
-    keep = reservation.kept(ledger, job.spec, job.share, pool, now_ms)
-    draws = reservation.drawing(ledger, job.spec, job.share, pool, amounts, now_ms)
+    keep, draws = reservation.NOTHING_KEPT, reservation.NOTHING_DRAWN
+    if ledger.reservations or job.spec.reservation is not None:
+        keep = reservation.kept(ledger, job.spec, job.share, pool, now_ms)
+        draws = reservation.drawing(ledger, job.spec, job.share, pool, amounts, now_ms)
     blocked = first_over(quota_rows) is not None
     skip = (blocked or skip_room) and not state.pool_room(pool).dubious
     asked = job.bundles[0].count if len(job.bundles) == 1 else sum(bundle.count for bundle in job.bundles)
@@ -218,7 +224,12 @@ def _record(
     )
     kind = GPU if GPU in ask.amounts else CPU if CPU in ask.amounts else next(iter(ask.amounts), GPU)
     row = _binding(quota_rows, kind, ask)
-    facts = next(iter([c for c in capacity if c.kind == row.kind]), None)
+    facts: CapacityRow | None = None
+    for facts in capacity:
+        if facts.kind == row.kind:
+            break
+    else:
+        facts = None
     return AdmissionRecord(
         job.job,
         job.attempt + 1,
@@ -253,17 +264,15 @@ def _record(
 
 def _binding(rows: tuple[QuotaRow, ...], kind: str, ask: Ask) -> QuotaRow:
     """The row people want to see first: the first that blocks, else the tightest in the main kind."""
-    over = first_over(rows)
-    if over is not None:
-        return over
-    mine = [row for row in rows if row.kind == kind]
-    if mine:
-        return min(mine, key=_tightness) if len(mine) > 1 else mine[0]
-    return QuotaRow(f"share {ask.share}", kind, 0, 0, ask.amounts.get(kind, 0), "SHARE_QUOTA")
-
-
-def _tightness(row: QuotaRow) -> tuple[int, str]:
-    return (row.limit - row.used + row.override, row.scope)
+    tightest: QuotaRow | None = None
+    least = 0
+    for row in rows:
+        left = row.limit - row.used + row.override
+        if row.request > left:
+            return row
+        if row.kind == kind and (tightest is None or (left, row.scope) < (least, tightest.scope)):
+            tightest, least = row, left
+    return tightest or QuotaRow(f"share {ask.share}", kind, 0, 0, ask.amounts.get(kind, 0), "SHARE_QUOTA")
 
 
 def authority(ledger: Ledger, user: UserId, share: ShareId, pool: PoolId, now_ms: int) -> str | None:

@@ -1,7 +1,7 @@
 """The admission pass: jobs that fit their share's own quota first, over all shares, then borrowers; in each step shares
 take turns, one job each (semantics 5.2a)."""
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 
 from msgspec import Struct, field
 
@@ -107,9 +107,11 @@ class Admission:
         turns = [(*self._turn(share), share, self._walk(share)) for share in shares]
         heapify(turns)
         while turns and not self.full:
-            _, _, share, walk = heappop(turns)
+            _, _, share, walk = turns[0]
             if self._next(walk, own_only, borrowers):
-                heappush(turns, (*self._turn(share), share, walk))
+                heapreplace(turns, (*self._turn(share), share, walk))
+            else:
+                heappop(turns)
         return borrowers
 
     def _walk(self, share: ShareId) -> Walk:
@@ -151,17 +153,18 @@ class Admission:
     def _starts(self, look: Look, choice: list[Option], own_only: bool) -> bool:
         """Try the options in order; the look holds what was found in those that refused."""
         for option in choice:
-            reason = self._standing(look, option)
+            reason = None if look.first is None and look.standing is None else self._standing(look, option)
             if reason is not None:
                 look.first = look.first or look.standing
                 look.reasons.append(reason)
                 continue
-            borrows = own_only and not self.making.ledger.quota.fits_own(look.ask(option))
+            ask = look.ask(option)
+            borrows = own_only and not self.making.ledger.quota.fits_own(ask)
             if borrows and self._asked_again(look, option):
                 look.must_borrow = True
                 look.reasons.append(None)
                 continue
-            found = assess(self.making.draft, look.job, option, self.making.now_ms, skip_room=borrows)
+            found = assess(self.making.draft, look.job, option, self.making.now_ms, borrows, ask)
             if found.placement is not None:
                 return self._admit(look.job, found, option)
             if not borrows:

@@ -4,7 +4,7 @@ A queue is one (share, pool, model). A share's pending jobs stand with those tha
 head closes whole groups at once and jobs behind it are never looked at."""
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 
 from raysched.core.admission import Option
 from raysched.core.ledger import Ledger
@@ -73,6 +73,10 @@ def lending_pools(ledger: Ledger, share: Share, workload: str) -> list[PoolId]:
     return sorted(best, key=lambda pool: (best[pool], pool))
 
 
+# Where a job stands, its group and user, its number in the line, and the line's among the heads (−1: not the first).
+Step = tuple[OrderKey, Alike, UserId, int, int]
+
+
 class Walk:
     """One pass over a share's pending jobs in queue order. The planner says what became of each: `passed`, `refused` or
     `closed`; of a line that was refused, and of a group that was closed, no further job is looked at. `taken` says of
@@ -88,32 +92,39 @@ class Walk:
         self._policy, self._choices, self._taken = policy, choices, taken
         self._floor: dict[Option, int] = {}
         self._closed: set[Alike] = set()
-        self._heap: list[tuple[OrderKey, Alike, UserId, int, int]] = []
+        self._heap: list[Step] = []
         for group in groups:
-            self._come_up(group, 0)
-        self._at: tuple[OrderKey, Alike, UserId, int, int] | None = None
+            first = self._come_up(group, 0)
+            if first is not None:
+                heappush(self._heap, first)
+        self._at: Step | None = None
 
-    def _come_up(self, group: Alike, at: int) -> None:
-        """Let head number `at` of a group into the walk: one after the other, as those before them are looked at."""
+    def _come_up(self, group: Alike, at: int) -> Step | None:
+        """Head number `at` of a group, which comes into the walk when the one before it is looked at."""
         for number in range(at, len(group.heads)):
             order, user = group.heads[number]
             taken = self._taken.get((group, user), 0) if self._taken else 0
             if not taken:
-                heappush(self._heap, (order, group, user, 0, number))
-                return
+                return (order, group, user, 0, number)
             line = group.lines[user]
             if taken < len(line):
                 heappush(self._heap, (line[taken], group, user, taken, -1))
+        return None
 
     def next(self) -> tuple[JobId, Alike, UserId, list[Option]] | None:
         """The next job, and the options that are open to it; jobs behind a blocked head in all their queues are left
         out. None when all have been looked at."""
         while self._heap:
-            self._at = order, group, user, _, at = heappop(self._heap)
+            self._at = order, group, user, _, at = self._heap[0]
             if group in self._closed:
+                heappop(self._heap)
                 continue
-            if at >= 0:
-                self._come_up(group, at + 1)
+            # Whoever comes up stands after this one, so this one is still the first.
+            after = self._come_up(group, at + 1) if at >= 0 else None
+            if after is not None:
+                heapreplace(self._heap, after)
+            else:
+                heappop(self._heap)
             choice = self._choices[group.choice]
             found = [o for o in choice if self._is_open(o, order[0])] if self._floor else choice
             if found:

@@ -295,7 +295,7 @@ class QuotaTree:
 
     def _add(self, ask: Ask, sign: int) -> None:
         account = self.account(ask.share, ask.pool)
-        used, nominal = account.used, account.nominal
+        used, nominal, taken = account.used, account.nominal, account.common.taken
         for kind, asked in ask.amounts.items():
             before = used.get(kind, 0)
             after = used[kind] = before + sign * asked
@@ -304,7 +304,11 @@ class QuotaTree:
                 own = account.local.get(kind, 0)
                 beyond = (after - own if after > own else 0) - (before - own if before > own else 0)
                 if beyond:
-                    add_into(account.common.taken, {kind: beyond})
+                    now = taken.get(kind, 0) + beyond
+                    if now:
+                        taken[kind] = now
+                    else:
+                        del taken[kind]
         if account.by_workload is not None:
             add_into(account.by_workload.setdefault(ask.workload, {}), ask.amounts, sign)
         self.limits.add(account.people, ask.user, ask.workload, ask.amounts, sign)

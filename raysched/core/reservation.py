@@ -44,8 +44,6 @@ def kept(ledger: Ledger, spec: JobSpec, share: ShareId, pool: PoolId, now_ms: in
 
     A coming reservation counts when the job could still run at its start: a job without `max_runtime` is endless,
     within the horizon."""
-    if not ledger.reservations:
-        return NOTHING_KEPT
     found = Kept({}, {}, ())
     bundles: list[Bundle] = []
     for book in _in_pool(ledger, pool):
@@ -72,8 +70,6 @@ def drawing(ledger: Ledger, spec: JobSpec, share: ShareId, pool: PoolId, ask: Am
         state = book.state(now_ms)
         usable = state == "active" and book.reservation.pool == pool and owns(book, spec, share)
         return Drawing(spec.reservation, state, part(book, ask) if usable else {})
-    if not ledger.reservations:
-        return NOTHING_DRAWN
     mine = [b for b in _in_pool(ledger, pool) if b.state(now_ms) == "active" and owns(b, spec, share)]
     mine = [book for book in mine if any(book.unused(kind) for kind in ask)]
     if not mine:

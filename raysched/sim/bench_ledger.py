@@ -32,6 +32,7 @@ FILLING: Final = 1_000  # rows of a post while the store is filled
 BATCHES: Final = {1: 300, 10: 200, 100: 100, 1_000: 30}  # rows of a post, and how many posts are timed
 DAY_MS: Final = 86_400_000
 MONTH_MS: Final = 30 * DAY_MS
+SAMPLED: Final = 2  # rows of each post, for their size
 ASKED: Final = 20  # questions of each kind
 KEPT_MS: Final = 90 * DAY_MS  # what stays of the year when the rest is archived
 ROOM_PER_ROW: Final = 1_600  # bytes: the file, its log, the archive
@@ -123,10 +124,11 @@ def _fill(table: LedgerStore, rows: int, found: Measured, folder: Path, tell: Te
     sample: list[AnyEntry] = []
     begun = time.perf_counter()
     while (last := table.last_version()) < rows - timed:
-        sample = list(islice(entries, min(FILLING, rows - timed - last)))
-        _post(table, sample)
-        jobs += [entry.job for entry in sample if isinstance(entry, Claimed)][:1]
-        tell(f"{last + len(sample):,} of {rows:,} rows posted")
+        batch = list(islice(entries, min(FILLING, rows - timed - last)))
+        _post(table, batch)
+        jobs += [entry.job for entry in batch if isinstance(entry, Claimed)][:1]
+        sample += Random(last).sample(batch, min(SAMPLED, len(batch)))
+        tell(f"{last + len(batch):,} of {rows:,} rows posted")
     found.fill_s = time.perf_counter() - begun
     payloads = [encode(entry) for entry in sample]
     found.payload_bytes = sum(map(len, payloads)) // len(payloads)

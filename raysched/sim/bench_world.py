@@ -10,7 +10,7 @@ from random import Random
 from raysched.config import entries as book_entries
 from raysched.config import parse_config
 from raysched.core import events as ev
-from raysched.core.entries import AnyEntry
+from raysched.core.entries import AnyEntry, Claimed, Recorded
 from raysched.core.ledger import Ledger
 from raysched.core.model import Bundle, JobId, JobSpec, NodeId, NodeSpec, PoolId, ShareId, UserId
 from raysched.core.plan import drafted
@@ -117,9 +117,8 @@ class World:
         self.state.unsettled.clear()
         for event in made.events:
             self.fold(event)
-        return sum(
-            type(entry).__name__ in ("Claimed", "Recorded") for entry in made.entries
-        ), time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        return sum(isinstance(entry, Claimed | Recorded) for entry in made.entries), seconds
 
     def end(self, jobs: int) -> float:
         """Let that many running jobs start and end; returns the seconds of folding and settling them."""
