@@ -1,8 +1,8 @@
 """`raysched bench core`: decisions per second of the real plan, books and fold, at sizes nobody runs by hand.
 
-First the empty cluster is filled from a long queue in one tick; then, tick by tick, CHURN jobs end and others take
-their place. A decision is an admission or a recorded refusal, with evidence, limits, quota, loans, reservations,
-placement and record, checked again when it is posted."""
+First the empty cluster is filled from a long queue in one tick; then, tick by tick, CHURN jobs (at most a tenth of
+those that run) end, as many are submitted, and others take their place. A decision is an admission or a recorded
+refusal, with evidence, limits, quota, loans, reservations, placement and record, checked again when it is posted."""
 
 import gc
 from collections.abc import Callable
@@ -71,9 +71,13 @@ def measure(
 
 
 def _churn(world: World, found: Measured, ticks: int, tell: Callable[[str], None]) -> None:
-    decisions, times = 0, list[float]()
+    decisions, times, submitted = 0, list[float](), found.waiting
     for number in range(ticks):
-        world.end(CHURN)
+        ended = min(CHURN, max(1, len(world.state.active) // 10))
+        world.end(ended)
+        for _ in range(ended):
+            world.submit(submitted)
+            submitted += 1
         made, seconds = world.tick()
         decisions += made
         times.append(seconds)

@@ -17,11 +17,11 @@ def draw_growth(rows: Sequence[Measured], file: Path) -> None:
     figure, (cost, ticks, memory) = pyplot.subplots(1, 3, figsize=(13, 4), layout="constrained")
     nodes = [row.nodes for row in rows]
     cost.plot(nodes, [1e6 / row.filling for row in rows], "o-", label="while the cluster fills")
-    cost.plot(nodes, [1e6 / row.steady for row in rows], "s-", label="200 jobs end per tick")
+    cost.plot(nodes, [1e6 / row.steady for row in rows], "s-", label="jobs end and are submitted")
     cost.set(title="µs per decision", ylim=(0, None))
     ticks.plot(nodes, [row.tick_p50_ms for row in rows], "o-", label="median")
     ticks.plot(nodes, [row.tick_p99_ms for row in rows], "s-", label="99th percentile")
-    ticks.set(title="ms per tick, 200 jobs end", ylim=(0, None))
+    ticks.set(title="ms per tick, up to 200 jobs end", ylim=(0, None))
     memory.plot(nodes, [row.node_bytes for row in rows], "o-", label="per node")
     memory.plot(nodes, [row.job_bytes for row in rows], "s-", label="per waiting job")
     memory.set(title="bytes of memory", ylim=(0, None))
