@@ -18,7 +18,6 @@ from raysched.core.reservation import NOTHING_KEPT
 from raysched.core.state import Job
 
 NO_ROOM = ("NO_CAPACITY", "FRAGMENTED")
-BY_LIMIT: frozenset[Reason | None] = frozenset({"USER_LIMIT", "GROUP_LIMIT"})
 NO_WEIGHT = 0  # shares without a weight take their turn after all that have one
 PARTS = 1_000_000  # a fraction of quota in use is compared in millionths
 
@@ -50,10 +49,11 @@ class Admission:
 
     def __init__(self, making: Making) -> None:
         self.making = making
-        self.no_room: dict[tuple[Option, Shape], Reason] = {}
+        self.no_room: dict[tuple[Option, Shape, ShareId | None], Reason] = {}
         self.blocked: dict[JobId, tuple[AdmissionRecord, int]] = {}
         self.admitted: set[JobId] = set()
         self.taken: dict[tuple[Alike, UserId], int] = {}
+        self.retrying: set[tuple[Alike, UserId]] = set()
         self.tired: dict[tuple[Alike, UserId], None] = {}
         self.unclear = self._unclear()
         # A reservation of one user's own makes room for that user alone.
@@ -131,7 +131,7 @@ class Admission:
     def _next(self, walk: Walk, own_only: bool, borrowers: set[ShareId]) -> bool:
         """Go on with a share until one of its jobs starts; False when none is left."""
         while (found := walk.next()) is not None:
-            job_id, group, _, choice = found
+            job_id, group, user, choice = found
             # Who got in with the first step still stands in the queues until the plan is folded.
             if job_id in self.admitted:
                 walk.passed(starts=False)
@@ -139,6 +139,7 @@ class Admission:
             job = self.making.state.jobs[job_id]
             if job.retry_ms > self.making.now_ms:
                 self.making.wake(job.retry_ms)
+                self.retrying.add((group, user))
                 walk.passed(starts=False)
                 continue
             look = Look(job, group, self.making.ledger.records.get(job_id))
@@ -188,14 +189,20 @@ class Admission:
         else:
             # Nothing has changed, so nothing is decided and nothing recorded.
             self.blocked.pop(job.job, None)
-            if BY_LIMIT.issuperset(look.reasons) and self._is_clear(group):
+            if self._may_sleep(look):
                 self.tired[group, job.user] = None
         walk.refused(None if look.first is None else look.first.reason)
 
-    def _is_clear(self, group: Alike) -> bool:
-        """Whether nothing but a limit can have decided, whatever option it was."""
-        choice = self.making.state.pending.choices[group.share][group.choice]
-        return all(pool not in self.unclear for pool, _ in choice)
+    def _may_sleep(self, look: Look) -> bool:
+        """Whether the same will be decided of the whole line until something of its user's is given back: the user's
+        own limit refuses it in every place it may ever run, and nothing else can have come before or come now."""
+        choice = self.making.state.pending.choices[look.group.share][look.group.choice]
+        return (
+            look.reasons == ["USER_LIMIT"] * len(choice)
+            and (look.group, look.job.user) not in self.retrying
+            and not self.making.ledger.quota.limits.is_excepted(look.job.user)
+            and all(pool not in self.unclear for pool, _ in choice)
+        )
 
     def _admit(self, job: Job, found: Assessment, option: Option) -> bool:
         placement = found.placement
@@ -225,7 +232,11 @@ class Admission:
         if option[0] in self.unclear and not self._is_evident(look, option):
             return None
         blocks = self.making.ledger.quota.first_block(look.ask(option))
-        return self.no_room.get((option, look.group.shape)) if blocks is None else blocks
+        return self.no_room.get(self._room_of(look.group, option)) if blocks is None else blocks
+
+    def _room_of(self, group: Alike, option: Option) -> tuple[Option, Shape, ShareId | None]:
+        """Who finds the same room: all of a shape, where no reservation makes a difference between shares."""
+        return option, group.shape, group.share if self.making.ledger.reservations else None
 
     def _is_evident(self, look: Look, option: Option) -> bool:
         """Whether nodes that are not evidence make no difference to this shape: it fits without them, or not even with
@@ -249,4 +260,4 @@ class Admission:
 
     def _remember(self, group: Alike, option: Option, record: AdmissionRecord) -> None:
         if record.reason in NO_ROOM and not record.reserved_by_others:
-            self.no_room[option, group.shape] = record.reason
+            self.no_room[self._room_of(group, option)] = record.reason

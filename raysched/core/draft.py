@@ -80,7 +80,9 @@ class Draft:
 
     def draw(self, reservation: ReservationId, amounts: Amounts) -> None:
         """Draw on a reservation."""
-        book = self.ledger.reservations[reservation]
+        book = self.ledger.reservations.get(reservation)
+        if book is None:
+            return
         add_into(book.drawn, amounts)
         self._log.append(lambda: add_into(book.drawn, amounts, -1))
 

@@ -103,9 +103,11 @@ class LimitBook:
     def _ease(self, user: UserId) -> None:
         self.serial += 1
         self.eased[user] = self.serial
-        if self._with_totals:
-            for group in self._groups_of.get(user, ()):
-                self.eased.update(dict.fromkeys(self.groups[group], self.serial))
+
+    def is_excepted(self, user: UserId) -> bool:
+        """Whether an override without authority is active for the user: then what refuses first may change as they use
+        more."""
+        return any(override.authority is None for override in self._overrides.get(user, ()))
 
     def held(self, place: Place, user: UserId) -> Amounts:
         """What `user` holds there now."""

@@ -125,6 +125,8 @@ class Making:
         record = structs.replace(record, attempt=job.attempt + 1)
         self.entries.append(self._claimed(claim, job.attempt + 1, placement, record))
         self.draft.charge(claim.ask())
+        if claim.reservation is not None:
+            self.draft.draw(claim.reservation, claim.draws)
         self.draft.hold(job.job, placement, job.bundles)
         self._create(job, job.attempt + 1, claim.pool, claim.model, placement)
 

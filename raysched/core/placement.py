@@ -64,7 +64,7 @@ def _alone(state: State, ground: Ground, bundle: Bundle) -> Placed | Unplaced:
     fill = state.fill(ground.pool, ground.model) if bundle.gpu_milli and ground.within is None else None
     if fill is not None:
         best = state.pool_room(ground.pool).stock(ground.model).best(bundle, fill, state.demand.edition)
-        node = None if best is None else state.nodes[best]
+        node = Trial(state, ground).node(bundle, 1) if best is None else state.nodes[best]
     elif bundle.gpu_milli >= MILLI and ground.within is None:
         index, nodes = state.pool_room(ground.pool).by_whole.get(ground.model), state.nodes
         name = None if index is None else index.first(bundle.whole_gpus, lambda name: nodes[name].room.fits(bundle))

@@ -29,8 +29,12 @@ def drafted(state: State, ledger: Ledger, now_ms: int) -> tuple[Plan, Draft]:
     `Ledger.fold_kept` and applies the plan's events."""
     ledger.advance(now_ms)
     making = Making(state, ledger, now_ms)
-    heal(making)
-    settle(making)
-    admit(making)
+    try:
+        heal(making)
+        settle(making)
+        admit(making)
+    except BaseException:
+        making.draft.rollback()
+        raise
     making.wake(ledger.next_edge_ms(now_ms))
     return making.plan(), making.draft

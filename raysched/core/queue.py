@@ -3,7 +3,7 @@
 A queue is one (share, pool, model). A share's pending jobs stand with those that are alike (lines.py), so a blocked
 head closes whole groups at once and jobs behind it are never looked at."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush, heapreplace
 
 from raysched.core.admission import Option
@@ -194,10 +194,18 @@ def _head(state: State, ledger: Ledger, job: Job, option: Option, policy: QueueP
         if not known[group.choice]:
             continue
         # Lines that sleep are held by a limit of their own, and hold nobody.
-        for order, _ in group.heads:
+        for order in (order for _, user in group.heads for order in _looked_at(state, ledger, group.lines[user])):
             if order >= mine or (policy == "fifo_within_priority" and order[0] >= job.priority):
-                break
+                continue
             record = ledger.records.get(order[-1])
             if record is not None and record.reason is not None and record.reason not in HELD_ALONE:
                 return state.jobs[order[-1]]
     return None
+
+
+def _looked_at(state: State, ledger: Ledger, line: list[OrderKey]) -> Iterator[OrderKey]:
+    """Those of a line that a plan looks at while nobody of it starts: up to the first that is not in its retry."""
+    for order in line:
+        yield order
+        if state.jobs[order[-1]].retry_ms <= ledger.now_ms:
+            return

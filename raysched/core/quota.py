@@ -296,10 +296,13 @@ class QuotaTree:
     def _add(self, ask: Ask, sign: int) -> None:
         account = self.account(ask.share, ask.pool)
         used, nominal, taken = account.used, account.nominal, account.common.taken
+        if sign < 0:
+            for kind, asked in ask.amounts.items():
+                left = used.get(kind, 0) - asked
+                assert left >= 0, f"share {account.share} would be charged {left} {kind} in {account.pool}"
         for kind, asked in ask.amounts.items():
             before = used.get(kind, 0)
             after = used[kind] = before + sign * asked
-            assert after >= 0, f"share {account.share} would be charged {after} {kind} in {account.pool}"
             if kind in nominal:
                 own = account.local.get(kind, 0)
                 beyond = (after - own if after > own else 0) - (before - own if before > own else 0)

@@ -258,7 +258,9 @@ class Search(Trials):
     def _victims(self, pool: PoolId | None) -> list[list[Claim]]:
         """Single jobs, smallest first, then the jobs of a node together; those that end anyway are left out."""
         ledger, jobs = self.ledger, self.state.jobs
+        ending = {each.step.params.get("job") for each, _ in self.taken if each.slow}
         mine = [claim for claim in ledger.claims.values() if claim.pool == pool and _lives(jobs[claim.job])]
+        mine = [claim for claim in mine if claim.job not in ending]
         mine.sort(key=lambda claim: (sum(claim.amounts.values()), claim.admitted_ms, claim.job))
         rank = {claim.job: number for number, claim in enumerate(mine)}
         together: dict[tuple[JobId, ...], list[Claim]] = {}

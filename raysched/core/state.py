@@ -111,7 +111,7 @@ class State:
         self.models_edition = 0
         self.ahead: set[JobId] = set()
         self.demand = Demand()
-        self._fills: dict[tuple[PoolId, str | None], tuple[tuple[int, int], Fill | None]] = {}
+        self._fills: dict[tuple[PoolId, str | None], tuple[tuple[int, int, int], Fill | None]] = {}
 
     # ── pending jobs ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -283,10 +283,11 @@ class State:
         if not demand.edition:
             return None
         room = self.pool_room(pool)
-        now = (demand.edition, room.most_gpus)
+        cores = room.cores_per_gpu.get(model, 0)
+        now = (demand.edition, room.most_gpus, cores)
         known = self._fills.get((pool, model))
         if known is None or known[0] != now:
-            simple = demand.is_simple(model, room.cores_per_gpu.get(model, 0))
+            simple = demand.is_simple(model, cores)
             total = sum(each.count for each in demand.typical)
             made = None if simple else Fill(demand.served_by(model), total, room.most_gpus)
             known = self._fills[pool, model] = (now, made)

@@ -39,7 +39,8 @@ class Stock:
     def put(self, node: NodeId, room: Room | None) -> None:
         """What is left on a node now; None: it does not count."""
         before = self._now.get(node)
-        left = None if room is None else left_of(room)
+        # Where predictions still have to make way for a report, what is left is not yet known.
+        left = None if room is None or min(room.devices, default=0) < 0 else left_of(room)
         if left == before:
             return
         if left is None:

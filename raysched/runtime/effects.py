@@ -55,6 +55,10 @@ def _after(state: State, events: Sequence[ev.AnyEvent]) -> State:
     found.deadlines = Agenda()
     for due_ms, job in state.deadlines:
         found.deadlines.put(job, due_ms)
+    for pool, room in state.pools.items():
+        # What counts is the least and the most there ever was.
+        copied = found.pool_room(pool)
+        copied.cores_per_gpu, copied.most_gpus = dict(room.cores_per_gpu), room.most_gpus
     found.demand = structs.replace(state.demand, counts=dict(state.demand.counts))
     for order in state.pending.orders():
         found.enqueue(found.jobs[order[-1]])

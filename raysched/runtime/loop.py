@@ -128,34 +128,50 @@ class Loop:
         for _ in range(ROUNDS):
             made, draft = drafted(self.state, self.ledger, now_ms)
             self.last, wake_ms = made, made.wake_ms
-            if not self._post(made, draft):
-                continue
-            # Whatever still has to follow for these jobs is in the plan's events, which name them again.
-            self.state.unsettled.clear()
-            if not made.decides:
-                return wake_ms
             tick = ev.TickStarted(at_ms=now_ms, ledger_version=made.ledger_version)
-            self._owed = ((tick, *made.events), made.decisions)
-            self.pay()
+            if self._carry_out(made, draft, (tick, *made.events) if made.decides else ()) and not made.decides:
+                return wake_ms
         return now_ms
 
-    def _post(self, made: Plan, draft: Draft) -> bool:
-        """Post a plan's entries and fold them; False when they did not hold on the present books. The draft is kept if
-        nothing but they has been posted since it was begun. Raises as `post` does."""
+    def _carry_out(self, made: Plan, draft: Draft, events: tuple[ev.AnyEvent, ...]) -> bool:
+        """Post a plan's entries, journal and fold its events, perform its decisions; False when the entries did not
+        hold on the present books. The draft is kept when nothing else has been posted since it was begun and the
+        journal has taken the events; else it is rolled back and all is folded anew. Raises as `post` does."""
         before = self.ledger.version
         try:
             answer = self._asked(made.entries)
         except BaseException:
             draft.rollback()
             raise
-        if isinstance(answer, Posted) and answer.version == before + len(made.entries):
-            draft.keep()
-            for entry in made.entries:
-                self.ledger.fold_kept(entry)
-            return True
-        draft.rollback()
-        self._fold(answer, made.entries)
-        return isinstance(answer, Posted)
+        if answer.version != before + len(made.entries) or isinstance(answer, Stale):
+            draft.rollback()
+            self._fold(answer, made.entries)
+            if isinstance(answer, Posted):
+                self._owe(events, made.decisions)
+                self.pay()
+            return isinstance(answer, Posted)
+        try:
+            if events:
+                self.journal.append(events)
+        except BaseException:
+            # Until the journal takes them nothing has happened to the state; so it must not look as if.
+            draft.rollback()
+            self._fold(answer, made.entries)
+            self._owe(events, made.decisions)
+            raise
+        draft.keep()
+        for entry in made.entries:
+            self.ledger.fold_kept(entry)
+        self.state.unsettled.clear()
+        for event in events:
+            apply(self.state, event)
+        self.cluster.perform(made.decisions)
+        return True
+
+    def _owe(self, events: tuple[ev.AnyEvent, ...], decisions: tuple[Decision, ...]) -> None:
+        # Whatever still has to follow for unsettled jobs is in the plan's events, which name them again.
+        self.state.unsettled.clear()
+        self._owed = (events, decisions) if events else None
 
     def pay(self) -> None:
         """Journal, fold and perform what was posted; kept until the journal took it."""

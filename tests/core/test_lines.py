@@ -2,12 +2,14 @@
 
 from random import Random
 
+import msgspec
 import pytest
 
 from raysched.core.lines import Alike, OrderKey, Queues
-from raysched.core.model import Bundle, JobId, JobSpec, PoolId, ShareId, UserId
+from raysched.core.model import Bundle, GroupId, JobId, JobSpec, LimitRule, Limits, PoolId, ShareId, UserId
+from raysched.core.plan import plan
 from raysched.core.queue import Walk
-from tests.core.language import cluster, job
+from tests.core.language import Story, cluster, job
 
 SHARE = ShareId("s")
 USERS = tuple(UserId(name) for name in ("ann", "bob", "cem"))
@@ -131,3 +133,50 @@ def test_a_users_line_that_a_limit_holds_sleeps_and_holds_nobody_back() -> None:
     assert [group.asleep for group in groups] == [{"ann"}]
     c.finish("one")
     assert (c.state("two"), c.reason("three")) == ("claimed", "USER_LIMIT")
+
+
+def wakes_to_the_same(c: Story) -> bool:
+    """Law 10: whoever looks at everybody plans the same."""
+    service = c.sim.service
+    made = plan(service.state, service.ledger, c.sim.clock.at_ms)
+    service.state.pending.wake_all()
+    return plan(service.state, service.ledger, c.sim.clock.at_ms) == made
+
+
+def test_a_line_refused_only_in_the_places_that_are_open_does_not_sleep() -> None:
+    """ann may have 1 GPU in the pool side; main is closed by a head, and opens when a job of somebody else ends."""
+    limits = Limits(True, rules=(LimitRule(gpu=1_000, user=UserId("ann")),))
+    c = cluster(nodes=1).pool("side", 1).share("a", nominal={"main": 8, "side": 8}, queue="strict_fifo")
+    c._pools[1] = msgspec.structs.replace(c._pools[1], limits=limits)
+    c.started(job("run", gpus=8, user="bob", pool="main"))
+    c.submit(job("head", gpus=4, user="bob", pool="main"))
+    c.submit(job("annj", gpus=2, user="ann", confirm=True))
+    c.run(1)
+    assert wakes_to_the_same(c)
+    c.finish("run")
+    c.run(1)
+    assert c.state("annj") == "running"
+
+
+def test_the_reason_follows_when_a_users_own_limit_comes_before_the_groups() -> None:
+    rules = (LimitRule(gpu=4_000, user=UserId("ann")), LimitRule(gpu=6_000, group=GroupId("ml"), mode="total"))
+    c = cluster(nodes=2).share("a", nominal=16).group("ml", "ann", "bob")
+    c._shares[0] = msgspec.structs.replace(c._shares[0], limits=Limits(True, rules=rules))
+    c.started(job("b", gpus=3, user="bob"), job("a1", gpus=2))
+    c.submit(job("a2", gpus=2))
+    c.run(1)
+    assert c.reason("a2") == "GROUP_LIMIT"
+    c.started(job("a3", gpus=1))
+    assert c.record("a2").reason == "USER_LIMIT"
+    assert wakes_to_the_same(c)
+
+
+def test_a_head_in_its_retry_is_looked_at_when_that_is_over() -> None:
+    c = cluster(nodes=2).share("a", nominal=16).limit("a", each=1)
+    c.submit(job("j1"), job("j2"), job("j3"))
+    c.sim.cluster._never((JobId("j1"), 1), "no group")
+    c.settle()
+    c.run(0.3)
+    assert wakes_to_the_same(c)
+    c.run(30)
+    assert (c.state("j1"), c.reason("j1")) == ("queued", "USER_LIMIT")

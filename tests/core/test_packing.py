@@ -5,12 +5,17 @@ from random import Random
 
 import numpy as np
 import pytest
+from msgspec import structs
 
+from raysched.core.check import check
 from raysched.core.demand import FULL, LEAST, Demand, Typical, Wanted, wanted_of
+from raysched.core.events import AnyEvent, AttemptStarted
 from raysched.core.fill import Fill
-from raysched.core.model import Bundle, JobId, JobSpec, NodeId, NodeSpec, PlacedBundle, ShareId, UserId
+from raysched.core.model import Bundle, JobId, JobSpec, NodeId, NodeSpec, PlacedBundle, PoolId, ShareId, UserId
 from raysched.core.room import Room
+from raysched.core.state import State
 from raysched.core.stock import Stock, fits, left_of
+from raysched.core.transitions import apply
 from raysched.core.units import MILLI
 from raysched.sim.fgd.expected_fill import fills
 from raysched.sim.fgd.workload import Shape, TypicalPod
@@ -152,3 +157,39 @@ def _with_demand(c: Story) -> Story:
         fraction = number % 2
         c.sim.service.state.demand.add(asking(Bundle(500 if fraction else 1_000, 4_000 if fraction else 16_000)))
     return c
+
+
+def test_a_room_whose_predictions_have_still_to_make_way_is_not_packed() -> None:
+    """Ray has reported other devices than predicted, for some jobs so far: what is left there is not known yet."""
+    true = {"f": ((0,),), "k": ((0,),), "x": ((1,),), "g": ((2,),), "W": ()}
+    c = _with_demand(cluster(nodes=1, gpus=4).share("a", nominal=16))
+    poll = c.sim.cluster.poll
+
+    def told() -> list[AnyEvent]:
+        return [
+            structs.replace(event, devices=true.get(event.job, event.devices))
+            if isinstance(event, AttemptStarted)
+            else event
+            for event in poll()
+        ]
+
+    c.sim.cluster.poll = told  # type: ignore[method-assign]
+    c.submit(job("f", gpus=0.4), job("g", gpus=0.6), job("x", gpus=0.7), job("k", gpus=0.2), job("W", gpus=2))
+    c.run(1)
+    c.submit(job("new", gpus=0.3))
+    assert c.state("new") == "queued"
+    assert check(c.sim.service.state, c.sim.service.ledger) == []
+
+
+def test_nodes_with_fewer_cores_change_how_is_packed_at_once() -> None:
+    c = cluster(nodes=2, cpus=96).share("a", nominal=64)
+    c.submit(*[job(f"q{number}", gpus=8, cpus=80, confirm=True) for number in range(LEAST + 1)])
+    state = c.sim.service.state
+    assert state.fill(PoolId("main"), "H100") is None
+    c.sim.add_node("small", "main", NodeSpec(8, "H100", 32_000, 1 << 40))
+    c.settle()
+    replayed = State()
+    for event in c.sim.disk.events:
+        apply(replayed, event)
+    assert state.fill(PoolId("main"), "H100") is not None
+    assert replayed.fill(PoolId("main"), "H100") is not None
