@@ -27,7 +27,7 @@ def admit(making: Making) -> None:
     Admission(making).run()
 
 
-class Look(Struct):
+class Look(Struct, gc=False):
     """One look at a waiting job: its record as it stands, and of the places it was refused in, in order, the reasons
     and the first record. `must_borrow`: it will be asked again as a borrower."""
 

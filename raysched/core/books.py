@@ -25,7 +25,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Claim(Struct):
+class Claim(Struct, gc=False):
     """A charge that stands. `admitted_ms`: of its first attempt, kept over swaps; it orders loans. `bundles`: what a
     resize made of the job."""
 

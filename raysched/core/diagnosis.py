@@ -14,7 +14,7 @@ from raysched.core.ledger import Ledger
 from raysched.core.lines import class_key
 from raysched.core.model import JobSpec, NodeSpec, PoolId, Share
 from raysched.core.queue import options, priority_of
-from raysched.core.record import AdmissionRecord
+from raysched.core.record import AdmissionRecord, QuotaRow
 from raysched.core.state import Job, State
 from raysched.core.units import Amounts, Kind, covers, format_amount
 
@@ -159,13 +159,15 @@ def _over_largest(ask: Amounts, specs: list[NodeSpec]) -> dict[Kind, Row]:
 
 
 def _over_limit(ledger: Ledger, spec: JobSpec, choice: list[Option]) -> list[Finding]:
-    """The whole request over a personal limit (or over the total of a group)."""
-    pool, model = choice[0] if choice else (PoolId(""), spec.model)
-    ask = spec.amounts(model)
-    rows = ledger.quota.limits.rows(spec.share, spec.user, pool, ask)
-    over = [row for row in rows if row.request > row.limit + row.override]
-    if not over:
-        return []
+    """The whole request over a personal limit (or over the total of a group), wherever it may run; told of the first
+    place."""
+    over: list[QuotaRow] = []
+    for pool, model in choice or [(PoolId(""), spec.model)]:
+        rows = ledger.quota.limits.rows(spec.share, spec.user, pool, spec.amounts(model))
+        found = [row for row in rows if row.request > row.limit + row.override]
+        if not found:
+            return []
+        over = over or found
     shown = {
         row.kind: Row(row.limit + row.override, row.request, row.request - row.limit - row.override) for row in over
     }

@@ -4,6 +4,7 @@
 a copy by folding the same entries (`fold`), and charges its drafts with the same functions."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from raysched.core import entries as e
 from raysched.core.accounts import Ask
@@ -252,16 +253,16 @@ class Ledger:
         self._draw(claim, 1)
         self.records[job], self.claims[job] = entry.record, claim
 
-        def undo() -> None:
-            del self.claims[job]
-            if before is None:
-                del self.records[job]
-            else:
-                self.records[job] = before
-            self._draw(claim, -1)
-            self.quota.uncharge(ask)
+        return partial(self._unclaim, claim, ask, before)
 
-        return undo
+    def _unclaim(self, claim: Claim, ask: Ask, before: AdmissionRecord | None) -> None:
+        del self.claims[claim.job]
+        if before is None:
+            del self.records[claim.job]
+        else:
+            self.records[claim.job] = before
+        self._draw(claim, -1)
+        self.quota.uncharge(ask)
 
     def _commit(self, entry: e.Committed) -> Undo:
         claim = self.claims[entry.job]

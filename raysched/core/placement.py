@@ -19,7 +19,7 @@ from raysched.core.units import MILLI
 TRIAL = JobId("")
 
 
-class Ground(Struct, frozen=True):
+class Ground(Struct, frozen=True, gc=False):
     """Where to look: a pool, one GPU model (None: a job without GPUs), and nodes counted beside the usable ones."""
 
     pool: PoolId
@@ -28,7 +28,7 @@ class Ground(Struct, frozen=True):
     within: frozenset[NodeId] | None = None
 
 
-class Placed(Struct, frozen=True):
+class Placed(Struct, frozen=True, gc=False):
     """A whole gang's placement."""
 
     placement: Placement

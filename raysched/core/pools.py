@@ -26,7 +26,7 @@ class Fact(Struct):
     detail: str
 
 
-class Node(Struct):
+class Node(Struct, gc=False):
     """One host identity. `present`: Ray lists it alive; `reported`: its agent has ever spoken. `first_bad_ms` is when
     it first became abnormal without `healthy_after` clean in between (semantics 9.2). `indexed`: its room stands in the
     indexes of its pool."""

@@ -6,7 +6,7 @@ from raysched.core.model import Bundle, JobId, NodeSpec, PlacedBundle
 from raysched.core.units import MILLI, Amounts
 
 
-class Hold(Struct):
+class Hold(Struct, gc=False):
     """What one entry of a placement holds of a node's devices; `reported` once Ray has named them."""
 
     job: JobId
@@ -15,7 +15,7 @@ class Hold(Struct):
     reported: bool = False
 
 
-class Room(Struct):
+class Room(Struct, gc=False):
     """Free amounts of one node. `devices` are thousandths left per GPU index; a lost GPU's are still counted, since
     the node is then suspect as a whole."""
 

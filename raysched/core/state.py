@@ -27,7 +27,7 @@ from raysched.core.room import Hold, Room
 from raysched.core.units import Amounts, add_into
 
 
-class Job(Struct):
+class Job(Struct, gc=False):
     """One job and its current attempt. `gang` follows the attempt's placement group; `held` is an attempt that ended
     because of its node, while its claim waits for that node or for a swap."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from raysched.core.admission import decide
 from raysched.core.entries import Claimed, Recorded
-from raysched.core.model import NodeSpec
+from raysched.core.model import LimitRule, Limits, NodeSpec, UserId
 from raysched.core.record import AdmissionRecord
 from raysched.store.codec import decode_entry, encode
 from tests.core.language import Story, cluster, job
@@ -112,3 +112,16 @@ def test_the_verdict_follows_the_fields_of_the_row(field: str) -> None:
         "refused": {"refused": ("OVER_SHARE_MAX",)},
     }
     assert decide(msgspec.structs.replace(record, **changed[field])).state != decide(record).state == "ADMITTED"
+
+
+def test_a_pools_limit_refuses_nobody_who_may_run_in_another_pool() -> None:
+    """Law 9: ann may have nothing in main; what the limit of one pool forbids another may allow."""
+    c = cluster(nodes=1).pool("side", 1).share("a", nominal={"main": 8, "side": 8})
+    forbidden = Limits(True, rules=(LimitRule(gpu=0, user=UserId("ann")),))
+    c._pools[0] = msgspec.structs.replace(c._pools[0], limits=forbidden)
+    spec = job("one", gpus=2)
+    assert c.ask("diagnose", msgspec.to_builtins(spec))["findings"] == []
+    c.submit(spec)
+    assert (c.state("one"), c.where("one")) == ("claimed", ["side0"])
+    [finding] = c.ask("diagnose", msgspec.to_builtins(job("two", gpus=2, pool="main")))["findings"][:1]
+    assert finding["kind"] == "OVER_USER_LIMIT"
