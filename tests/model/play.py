@@ -300,7 +300,8 @@ class Play:
         scope = {"share": shares[number % len(shares)]} if number % 2 else {"user": USERS[number % 3]}
         until_s = (self.sim.clock.at_ms - START_MS) // 1_000 + 60
         keys = {**scope, "amounts": {"gpu": 1 + gpus % 4}, "until": f"{until_s}s", "reason": "a deadline"}
-        self._admin("override", keys | ({"authority": "cto"} if authority else {}))
+        where = {"pool": ("main", "side")[number // 5 % 2]} if number % 5 == 0 else {}
+        self._admin("override", keys | where | ({"authority": "cto"} if authority else {}))
 
     def operate(self, number: int, what: int) -> None:
         """An operator cordons, opens a repair task, moves a node to another pool, takes it out for good."""

@@ -39,7 +39,9 @@ class World(Struct):
 def world(seed: int) -> World:
     """The cluster of a seed."""
     rng = Random(seed)
-    pools = (Pool(MAIN, 0), Pool(SIDE, 1), Pool(SPARE, 2, role="standby"))
+    apart = Random(seed * 7_919 + 1)
+    on_main, on_side = (limits(apart) if apart.random() < 0.25 else None for _ in range(2))
+    pools = (Pool(MAIN, 0, limits=on_main), Pool(SIDE, 1, limits=on_side), Pool(SPARE, 2, role="standby"))
     shares = tuple(_share(rng, ShareId(name)) for name in ("a", "b", "c", "d")[: rng.randint(2, 4)])
     hosts = [(f"m{i}", MAIN, GPU_NODE) for i in range(rng.randint(2, 3))]
     hosts += [("m9", MAIN, CPU_NODE)] if rng.random() < 0.5 else []
