@@ -17,7 +17,7 @@ from raysched.core.model import (
     ShareId,
     UserId,
 )
-from raysched.core.record import QuotaRow, ReservationState
+from raysched.core.record import AdmissionRecord, QuotaRow, ReservationState
 from raysched.core.units import Amounts, format_amount
 
 Undo = Callable[[], None]
@@ -49,6 +49,28 @@ class Claim(Struct, gc=False):
     def ask(self) -> Ask:
         """The request that charged it."""
         return Ask(self.share, self.user, self.pool, self.workload, self.amounts)
+
+    def claimed(
+        self, record: AdmissionRecord, *, at_ms: int, attempt: int, placement: Placement, continues: bool = False
+    ) -> e.Claimed:
+        """The entry that charges the same again, for this attempt on this placement."""
+        return e.Claimed(
+            at_ms=at_ms,
+            job=self.job,
+            attempt=attempt,
+            user=self.user,
+            share=self.share,
+            pool=self.pool,
+            model=self.model,
+            workload=self.workload,
+            priority=self.priority,
+            amounts=self.amounts,
+            placement=placement,
+            record=record,
+            reservation=self.reservation,
+            draws=self.draws,
+            continues=continues,
+        )
 
 
 class ReservationBook(Struct):

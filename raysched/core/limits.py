@@ -94,15 +94,12 @@ class LimitBook:
         for kind, amount in amounts.items():
             held[kind] = held.get(kind, 0) + sign * amount
         if sign < 0:
-            self._ease(user)
+            self.serial += 1
+            self.eased[user] = self.serial
             if not any(held.values()):
                 del lines[workload]
                 if not lines:
                     del people[user]
-
-    def _ease(self, user: UserId) -> None:
-        self.serial += 1
-        self.eased[user] = self.serial
 
     def is_excepted(self, user: UserId) -> bool:
         """Whether an override without authority is active for the user: then what refuses first may change as they use

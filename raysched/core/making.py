@@ -6,12 +6,10 @@ from msgspec import Struct, structs
 from raysched.core import entries as e
 from raysched.core import events as ev
 from raysched.core.admission import Assessment
-from raysched.core.books import Claim
 from raysched.core.decisions import CreateGang, Decision, RemoveGang, StartAttempt, StopAttempt
 from raysched.core.draft import Draft
 from raysched.core.ledger import Ledger
 from raysched.core.model import Placement, PoolId
-from raysched.core.record import AdmissionRecord
 from raysched.core.state import Job, State
 
 
@@ -123,31 +121,14 @@ class Making:
         self.draft.moved.add(job.job)
         self.entries.append(e.Released(at_ms=self.now_ms, job=job.job, attempt=job.attempt, why=why))
         record = structs.replace(record, attempt=job.attempt + 1)
-        self.entries.append(self._claimed(claim, job.attempt + 1, placement, record))
+        self.entries.append(
+            claim.claimed(record, at_ms=self.now_ms, attempt=record.attempt, placement=placement, continues=True)
+        )
         self.draft.charge(claim.ask())
         if claim.reservation is not None:
             self.draft.draw(claim.reservation, claim.draws)
         self.draft.hold(job.job, placement, job.bundles)
         self._create(job, job.attempt + 1, claim.pool, claim.model, placement)
-
-    def _claimed(self, claim: Claim, attempt: int, placement: Placement, record: AdmissionRecord) -> e.Claimed:
-        return e.Claimed(
-            at_ms=self.now_ms,
-            job=claim.job,
-            attempt=attempt,
-            user=claim.user,
-            share=claim.share,
-            pool=claim.pool,
-            model=claim.model,
-            workload=claim.workload,
-            priority=claim.priority,
-            amounts=claim.amounts,
-            placement=placement,
-            record=record,
-            reservation=claim.reservation,
-            draws=claim.draws,
-            continues=True,
-        )
 
     def admit(self, job: Job, assessed: Assessment, pool: PoolId, model: str | None) -> None:
         """Claim for an admitted job and order its group."""

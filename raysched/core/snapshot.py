@@ -114,24 +114,7 @@ def _reserve(ledger: Ledger, book: ReservationBook) -> None:
 
 
 def _charge(ledger: Ledger, claim: Claim, record: AdmissionRecord) -> None:
-    ledger.fold(
-        e.Claimed(
-            at_ms=claim.at_ms,
-            job=claim.job,
-            attempt=claim.attempt,
-            user=claim.user,
-            share=claim.share,
-            pool=claim.pool,
-            model=claim.model,
-            workload=claim.workload,
-            priority=claim.priority,
-            amounts=claim.amounts,
-            placement=claim.placement,
-            record=record,
-            reservation=claim.reservation,
-            draws=claim.draws,
-        )
-    )
+    ledger.fold(claim.claimed(record, at_ms=claim.at_ms, attempt=claim.attempt, placement=claim.placement))
     if claim.committed:
         ledger.fold(e.Committed(at_ms=claim.at_ms, job=claim.job, attempt=claim.attempt))
     if claim.bundles:
